@@ -1,0 +1,1 @@
+"""The thinking: records in, records out. No clock, no device, no file."""

@@ -1,0 +1,67 @@
+"""Everything that we raise on purpose.
+
+    GpuprofError
+    ├── UsageError          the person asked for something that cannot be
+    │   └── OptionError     an option's value makes no sense
+    ├── RunFileError        a run cannot be read
+    │   └── NewerSchemaError  it was written by a newer version of us
+    ├── RunNotFound         no such run in the ledger
+    └── TraceError          a stored trace cannot be read
+
+Each message is one sentence that says what happened; ``hint`` says what to do. The doors print both
+and no traceback of ours.
+"""
+
+
+class GpuprofError(Exception):
+    """The root of the tree: a sentence for a person and a hint what to do.
+
+    Args:
+        message: what happened, one sentence.
+        hint: what to do about it, one sentence.
+    """
+
+    hint = ""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        if hint:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} {self.hint}" if self.hint else message
+
+
+class UsageError(GpuprofError):
+    """What was asked for cannot be done as asked."""
+
+
+class OptionError(UsageError):
+    """An option has a value that makes no sense."""
+
+    hint = "See %gpuprof help."
+
+
+class RunFileError(GpuprofError):
+    """A run cannot be read from its file."""
+
+    hint = "Run files are the JSON that --json writes."
+
+
+class NewerSchemaError(RunFileError):
+    """The run was written by a newer jupyter_gpuprof than this one."""
+
+    hint = "Upgrade with: pip install --upgrade jupyter-gpuprof"
+
+
+class RunNotFound(GpuprofError):
+    """The ledger holds no such run."""
+
+    hint = "%gpuprof history lists the runs."
+
+
+class TraceError(GpuprofError):
+    """A stored trace cannot be read or holds nothing to judge."""
+
+    hint = "Expected a trace exported by torch.profiler (.json, .json.gz, .tar.gz or a folder of ranks)."

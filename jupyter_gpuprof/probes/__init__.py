@@ -1,0 +1,1 @@
+"""The hands: the only folder that touches torch, NVML, processes and trace files."""

@@ -1,0 +1,1 @@
+"""The nouns: frozen facts with units in their names. Standard library and numpy only."""

@@ -1,0 +1,1 @@
+"""The conductors: the only place where probes, store and analysis meet."""

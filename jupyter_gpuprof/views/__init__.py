@@ -1,0 +1,1 @@
+"""The painters: records to text and HTML. They import records only."""
