@@ -52,8 +52,8 @@ class Steps:
 
     A step is one batch. `counted` are the steps behind the shares; `warmup` ones are kept apart;
     `failed` ones had no backward pass in a loop whose other steps had one. `typical_s` is the mean
-    without the fastest and slowest tenth, `mean_s` the plain mean; both without validation,
-    checkpoint and epoch start. `total_s` is the wall time of the counted and failed steps.
+    step without the fastest and slowest tenth and without anything between steps; `mean_s` is what a
+    step costs all in, but for validation. `total_s` is the wall time of the counted and failed steps.
     """
 
     counted: int
@@ -112,7 +112,7 @@ class Verdict:
     strength: Literal["strong", "moderate", "none"]
     sentence: str
     reasons: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
+    also: tuple[Label, ...] = ()
     near: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
@@ -147,6 +147,7 @@ class Loader:
     role: str
     fetches: int
     wait_s: float
+    exposed_s: float
     batch_size: Number
     num_workers: Number
     prefetch_factor: Number

@@ -1,0 +1,199 @@
+"""What to change, what it should bring, and how that was predicted.
+
+Predictions are for the mean step, all in but for validation. Each says how it was made; none promises
+more than removing the measured cause could give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jupyter_gpuprof.analysis.rules import Evidence
+from jupyter_gpuprof.records.facts import Facts
+from jupyter_gpuprof.records.reading import Missing, Number
+from jupyter_gpuprof.records.run import Label, Loader, Remedy
+from jupyter_gpuprof.records.timing import Part
+
+#: A prediction within this of today's step is no gain worth a change.
+WORTH = 0.95
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The mean step in seconds, all in but for validation, and its parts."""
+
+    mean_s: float
+    parts_s: dict[Part, float]
+
+    def without(self, *parts: Part) -> float:
+        """The mean step if these parts took no time."""
+        return self.mean_s - sum(self.parts_s.get(part, 0.0) for part in parts)
+
+
+def workers_step_s(batch_s: float, step_s: float, workers: int, cores: int, threads: int) -> float:
+    """The step time with so many loader workers: the largest of three lower bounds.
+
+    The step cannot be shorter than its own work, than what the workers deliver, or than all the work
+    spread over all cores: ``max(step, batch / workers, (batch + threads * step) / cores)``, the
+    asymptotic bounds of operational analysis.
+
+    Args:
+        batch_s: processor seconds to make one batch.
+        step_s: seconds of a step that never waits.
+        workers: loader processes.
+        cores: cores this process may use.
+        threads: cores that the step itself keeps busy.
+    """
+    return max(step_s, batch_s / workers, (batch_s + min(threads, cores) * step_s) / cores)
+
+
+def remedies_for(labels: tuple[Label, ...], evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    """Remedies of the findings' labels, those with the shortest predicted step first."""
+    found: list[Remedy] = []
+    for label in labels:
+        found += _BY_LABEL.get(label, _none)(evidence, cost, facts)
+    known = [r for r in found if not isinstance(r.predicted_step_s, Missing)]
+    known.sort(key=lambda r: r.predicted_step_s if isinstance(r.predicted_step_s, (int, float)) else 0.0)
+    return known + [r for r in found if isinstance(r.predicted_step_s, Missing)]
+
+
+def _none(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    return []
+
+
+def _input(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    ideal = cost.without(Part.INPUT, Part.EPOCH_START)
+    found = [
+        Remedy(
+            "input.remove-stall",
+            "Have every batch ready when the step asks for it (cheaper format, local or derived cache)",
+            ideal,
+            "the mean step less the measured input wait and epoch start: the most an input fix can give",
+        )
+    ]
+    loader = _slowest(facts)
+    if loader is not None:
+        found += _workers(loader, cost, facts)
+    epoch_s = cost.parts_s.get(Part.EPOCH_START, 0.0)
+    if loader is not None and epoch_s > (1 - WORTH) * cost.mean_s and loader.persistent_workers is not True:
+        found.append(
+            Remedy(
+                "input.persistent-workers",
+                "Keep the workers between epochs: persistent_workers=True",
+                cost.without(Part.EPOCH_START),
+                "the mean step less the measured epoch start, spread over all steps",
+            )
+        )
+    return found
+
+
+def _slowest(facts: Facts) -> Loader | None:
+    """The training loader that was waited for longest, if it is a DataLoader with known workers."""
+    loaders = [item for item in facts.training_loaders() if not isinstance(item.num_workers, Missing)]
+    return max(loaders, key=lambda item: item.wait_s, default=None)
+
+
+def _workers(loader: Loader, cost: StepCost, facts: Facts) -> list[Remedy]:
+    now, cores = loader.num_workers, facts.usable_cores
+    if isinstance(now, Missing) or isinstance(cores, Missing) or not loader.fetches:
+        return []
+    now, cores = int(now), int(cores)
+    step_s = cost.without(Part.INPUT, Part.EPOCH_START)
+    if now == 0:
+        batch_s = loader.wait_s / loader.fetches
+        how = f"a batch takes {1e3 * batch_s:.1f} ms in the training process"
+    else:  # starved workers all work all the time
+        batch_s = min(now, cores) * cost.mean_s
+        how = f"{now} workers deliver a batch every {1e3 * cost.mean_s:.1f} ms"
+    predicted = {
+        w: workers_step_s(batch_s, step_s, w, cores, facts.training_threads) for w in range(1, cores + 1)
+    }
+    best = min(predicted.values())
+    workers = next(w for w in predicted if predicted[w] <= best / WORTH)
+    how += f"; {cores} cores, of which the step keeps {min(facts.training_threads, cores)} busy"
+    if workers <= now or predicted[workers] > WORTH * cost.mean_s:
+        return [
+            Remedy(
+                "input.more-workers",
+                f"More loader workers: no, {now} of them on {cores} cores is what this machine carries",
+                Missing("no gain is predicted"),
+                how,
+            )
+        ]
+    return [
+        Remedy("input.workers", f"Load in {workers} worker process{'es' if workers > 1 else ''}: "
+               f"num_workers={workers}", predicted[workers], how)
+    ]  # fmt: skip
+
+
+_HOST_REMEDIES = {
+    Part.CHECKPOINT: ("host.checkpoint", "Write checkpoints less often, or in the background"),
+    Part.OTHER: ("host.between", "Move logging, metrics and other host work off every step"),
+    Part.HOST_GAP: (
+        "host.launch",
+        "Launch less: torch.compile or graphs, fused optimizer, no .item() per step",
+    ),
+}
+
+
+def _host(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    how = "the mean step less what was measured for it: the most it can give"
+    return [
+        Remedy(name, title, cost.without(part), how)
+        for part, (name, title) in _HOST_REMEDIES.items()
+        if part not in evidence.missing and cost.parts_s.get(part, 0.0) > (1 - WORTH) * cost.mean_s
+    ]
+
+
+def _communication(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    return [
+        Remedy(
+            "communication.hide",
+            "Fewer devices, a larger batch per device, or accumulation with no_sync()",
+            cost.without(Part.COMMUNICATION),
+            "the mean step less the exposed communication: the most that hiding it can give",
+        )
+    ]
+
+
+def _oversized(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    capacity, peak = facts.device.memory_bytes, facts.memory.peak_allocated_bytes
+    if isinstance(capacity, Missing) or isinstance(peak, Missing) or not peak:
+        return []
+    unknown: Number = Missing("depends on how the step scales with the batch; measure it")
+    times, smaller_gib = 0.9 * capacity / peak, 1.2 * peak / 2**30
+    return [
+        Remedy(
+            "oversized.batch",
+            f"A larger batch: memory alone would allow about {times:.0f} times",
+            unknown,
+            "90 % of the capacity over the peak, if all of the peak grew with the batch",
+        ),
+        Remedy(
+            "oversized.device",
+            f"A smaller device: the peak with a fifth of headroom is {smaller_gib:.1f} GiB",
+            unknown,
+            "measured peak of the allocator, plus 20 %",
+        ),
+    ]
+
+
+def _correctly_sized(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    unknown: Number = Missing("algorithmic; measure it")
+    levers = ("mixed precision", "gradient accumulation instead of more devices", "activation checkpointing")
+    used = facts.levers or ()
+    how = "not seen in use" if facts.levers is not None else "whether it is already in use was not looked at"
+    return [
+        Remedy(f"size.{lever.split()[0]}", f"Try {lever}", unknown, how)
+        for lever in levers
+        if lever not in used
+    ]
+
+
+_BY_LABEL = {
+    "input-bound": _input,
+    "host-bound": _host,
+    "communication-bound": _communication,
+    "oversized": _oversized,
+    "correctly sized": _correctly_sized,
+}

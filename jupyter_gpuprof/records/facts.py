@@ -1,0 +1,44 @@
+"""What is known of a run besides its timing: the context in which rules judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jupyter_gpuprof.records.reading import Missing, Number
+from jupyter_gpuprof.records.run import Device, Loader, Memory
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The context of a run.
+
+    Args:
+        device: what it trained on.
+        memory: peaks of the framework's allocator.
+        loaders: the sources of batches, training ones first.
+        live: a live run; a stored trace of few steps is judged with a doubt instead of not at all.
+        warmup_steps: steps to leave out at the beginning; None chooses by loader and drift.
+        failed_steps: batches without a backward pass.
+        training_threads: host threads that the step itself keeps busy (on a CPU, torch's).
+        usable_cores: processor cores that this process may use.
+        levers: levers already in use ("mixed precision", ...); None when nobody looked.
+        notes: remarks for the report.
+        doubts: what weakens every conclusion.
+    """
+
+    device: Device
+    memory: Memory
+    loaders: tuple[Loader, ...] = ()
+    live: bool = True
+    warmup_steps: int | None = None
+    failed_steps: int = 0
+    optimizer_steps: int = 0
+    training_threads: int = 1
+    usable_cores: Number = field(default_factory=lambda: Missing("the number of cores was not read"))
+    levers: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def training_loaders(self) -> tuple[Loader, ...]:
+        """The loaders whose batches were trained on (or inferred on, where nothing trained)."""
+        return tuple(loader for loader in self.loaders if loader.role != "validation")
