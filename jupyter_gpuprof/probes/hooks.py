@@ -1,0 +1,318 @@
+"""What we put into torch while a run is on, and take out again.
+
+Reference-counted: the first run installs, the last one removes. A hook looks up the innermost run and
+does nothing for any other thread than that run's. A failure inside a hook is ours alone; the original
+is always called, once, and its result and exceptions pass unchanged.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_gpuprof.clock import now_ns
+from jupyter_gpuprof.probes.recorder import Recorder
+from jupyter_gpuprof.probes.sources import Source
+
+_stack: list[Recorder] = []
+_current: Recorder | None = None
+_undo: list[Callable[[], None]] = []
+_lock = threading.RLock()
+
+
+def current() -> Recorder | None:
+    """The innermost run that records, if any."""
+    return _current if _current is not None and _current.active else None
+
+
+def installed() -> bool:
+    """Whether anything of ours is in torch."""
+    return bool(_undo)
+
+
+def push(recorder: Recorder) -> None:
+    """Begin to record; a run that was on is paused."""
+    global _current
+    with _lock:
+        if _current is not None and _current.active and _current.thread == recorder.thread:
+            _current.simple("pause")
+        _stack.append(recorder)
+        _current = recorder
+        if not _undo:
+            _install()
+
+
+def pop(recorder: Recorder) -> None:
+    """Stop recording; the run around it goes on. Everything is removed with the last one."""
+    global _current
+    with _lock:
+        if recorder in _stack:
+            _stack.remove(recorder)
+        _current = _stack[-1] if _stack else None
+        if _current is None:
+            _remove()
+        elif _current.active and _current.thread == recorder.thread:
+            _current.simple("resume")
+
+
+def _install() -> None:
+    if "torch" not in sys.modules:
+        return  # the session imports torch first where there is one
+    try:
+        _patch_loader()
+        _patch_training()
+        _patch_saving()
+    except BaseException:
+        _remove()
+        raise
+
+
+def _remove() -> None:
+    while _undo:
+        _undo.pop()()
+
+
+def _patch(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Replace ``owner.name`` by ``wrap(original)``; undone only while it is still ours."""
+    original, inherited = getattr(owner, name), name not in vars(owner)
+    replacement = wrap(original)
+    replacement.__name__ = getattr(original, "__name__", name)
+    replacement.__qualname__ = getattr(original, "__qualname__", name)
+    replacement.__doc__ = original.__doc__
+    setattr(owner, name, replacement)
+
+    def undo() -> None:
+        if vars(owner).get(name) is not replacement:
+            return  # somebody patched over ours, which does nothing by itself
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+    _undo.append(undo)
+
+
+def _mine() -> Recorder | None:
+    """The run to record into, if this is its training thread."""
+    recorder = _current
+    if recorder is None or recorder.failures_left <= 0 or threading.get_ident() != recorder.thread:
+        return None
+    return recorder
+
+
+def begin_fetch(source_of: Callable[[Recorder], Source]) -> Recorder | None:
+    """A fetch begins on this thread; the run that `end_fetch` must be told, if one records it.
+
+    Raises:
+        BaseException: the run's own request to end the cell here, at the boundary of a step.
+    """
+    recorder = _mine()
+    if recorder is None:
+        return None
+    try:
+        recorder.begin_fetch(source_of(recorder))
+    except Exception as error:
+        recorder.failed(error)
+        return None
+    if recorder.stop_request is not None and recorder.in_one_fetch:
+        stop, recorder.stop_request = recorder.stop_request, None
+        end_fetch(recorder, "error", batch=False)
+        raise stop
+    return recorder
+
+
+def end_fetch(recorder: Recorder, outcome: str, *, batch: bool = True) -> None:
+    """The fetch ended: "batch", "stop" or "error"; `batch` is False if what came is no batch."""
+    try:
+        recorder.end_fetch(outcome, batch=batch)
+    except Exception as error:
+        recorder.failed(error)
+
+
+def _patch_loader() -> None:
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    def wrap_next(original: Any) -> Any:
+        def __next__(iterator: Any) -> Any:
+            __tracebackhide__ = True
+            recorder = begin_fetch(lambda r: r.sources.of_iterator(iterator))
+            if recorder is None:
+                return _elsewhere(original, iterator)
+            outcome = "error"
+            try:
+                batch = original(iterator)
+                outcome = "batch"
+                return batch
+            except StopIteration:
+                outcome = "stop"
+                raise
+            finally:
+                end_fetch(recorder, outcome)
+
+        return __next__
+
+    def wrap_iter(original: Any) -> Any:
+        def __iter__(loader: Any) -> Any:
+            __tracebackhide__ = True
+            recorder = _mine()
+            if recorder is None:
+                return original(loader)
+            source = iterator = None
+            try:
+                source = recorder.begin_iter(loader)
+            except Exception as error:
+                recorder.failed(error)
+            try:
+                iterator = original(loader)
+                return iterator
+            finally:
+                try:
+                    recorder.end_iter(source, loader, iterator)
+                except Exception as error:
+                    recorder.failed(error)
+
+        return __iter__
+
+    _patch(_BaseDataLoaderIter, "__next__", wrap_next)
+    _patch(DataLoader, "__iter__", wrap_iter)
+
+
+def _elsewhere(original: Any, iterator: Any) -> Any:
+    """A fetch on another thread (a prefetcher's): counted, never a stall."""
+    recorder = _current
+    if recorder is None or threading.get_ident() == recorder.thread:
+        return original(iterator)
+    start = now_ns()
+    batch = original(iterator)
+    recorder.off_thread(now_ns() - start)
+    return batch
+
+
+def _adopt(recorder: Recorder) -> bool:
+    """Training on another thread than the one that began the run: follow it, if ours did nothing yet."""
+    mine = threading.get_ident() == recorder.thread
+    if not mine and not any(s.fetches for s in recorder.sources.all) and not recorder.optimizer_steps:
+        recorder.thread = threading.get_ident()
+        return True
+    return mine
+
+
+def _patch_training() -> None:
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def trained(recorder: Recorder | None, tensors: Any) -> None:
+        if recorder is None or not recorder.active:
+            return
+        try:
+            if _adopt(recorder):
+                recorder.backward(tensors)
+        except Exception as error:
+            recorder.failed(error)
+
+    def wrap_backward(original: Any) -> Any:
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            result = original(tensors, *args, **kwargs)
+            trained(_current, tensors)
+            return result
+
+        return backward
+
+    def wrap_grad(original: Any) -> Any:
+        def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            result = original(outputs, *args, **kwargs)
+            trained(_current, outputs)
+            return result
+
+        return grad
+
+    def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+        recorder = _current
+        if recorder is None or not recorder.active:
+            return
+        try:
+            if _adopt(recorder):
+                recorder.optimizer()
+        except Exception as error:
+            recorder.failed(error)
+        if recorder.stop_request is not None and not any(s.fetches for s in recorder.sources.all):
+            stop, recorder.stop_request = recorder.stop_request, None
+            raise stop
+
+    _patch(torch.autograd, "backward", wrap_backward)  # Tensor.backward calls it
+    _patch(torch.autograd, "grad", wrap_grad)
+    _undo.append(register_optimizer_step_post_hook(stepped).remove)
+
+
+def _between(begin: str, end: str) -> Callable[[Any], Any]:
+    """A wrapper that marks the begin and the end of a call on the training thread."""
+
+    def wrap(original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            recorder = _mine()
+            if recorder is None:
+                return original(*args, **kwargs)
+            begun = False
+            try:
+                begun = recorder.simple(begin)
+            except Exception as error:
+                recorder.failed(error)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if begun:
+                    try:
+                        recorder.simple(end)
+                    except Exception as error:
+                        recorder.failed(error)
+
+        return call
+
+    return wrap
+
+
+def _patch_saving() -> None:
+    import torch
+
+    saving = _between("begin_save", "end_save")
+    _patch(torch, "save", saving)
+    safetensors = sys.modules.get("safetensors.torch")
+    if safetensors is not None and hasattr(safetensors, "serialize_file"):
+        _patch(safetensors, "serialize_file", saving)  # what its save_file looks up
+
+
+def patch_copies() -> None:
+    """Also mark copies of a batch from the host to the device; only where there is a device."""
+    import torch
+
+    def wrap(original: Any) -> Any:
+        marked = _between("begin_copy", "end_copy")(original)
+
+        def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if tensor.device.type != "cpu" or _stays(args, kwargs):
+                return original(tensor, *args, **kwargs)
+            return marked(tensor, *args, **kwargs)
+
+        return call
+
+    for name in ("to", "cuda"):
+        _patch(torch.Tensor, name, wrap)
+
+
+def _stays(args: Any, kwargs: Any) -> bool:
+    """Whether ``tensor.to(*args)`` of a host tensor only changes its type or stays on the host."""
+    import torch
+
+    target = kwargs.get("device", args[0] if args else None)
+    if target is None or isinstance(target, torch.dtype):
+        return "device" not in kwargs and bool(args or kwargs)
+    if isinstance(target, torch.Tensor):
+        target = target.device
+    return str(target).startswith("cpu")

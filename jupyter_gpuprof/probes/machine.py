@@ -1,0 +1,136 @@
+"""Facts of the machine and of the device that a run trained on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from jupyter_gpuprof.records.reading import Missing, Number
+from jupyter_gpuprof.records.run import Device, Memory
+
+
+def usable_cores() -> int:
+    """Processor cores this process may use: its affinity, and the cgroup's quota where there is one."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            cores = min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
+    return cores
+
+
+def import_torch() -> Any | None:
+    """The torch module, or None where it is not installed (or broken)."""
+    try:
+        import torch
+    except Exception:
+        return None
+    return torch
+
+
+def training_threads(clock: str) -> int:
+    """Host cores that a training step keeps busy: torch's threads on a CPU, one beside an accelerator."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch is not None and clock == "host" else 1
+
+
+def accelerator_in_use() -> Any | None:
+    """The accelerator this process already holds memory on, as a `torch.device`; never wakes one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "accelerator"):
+        return None
+    try:
+        device = torch.accelerator.current_accelerator()
+        if device is None or not _initialized(torch, device.type):
+            return None
+        if not torch.accelerator.memory_allocated():
+            return None
+        return torch.device(device.type, torch.accelerator.current_device_index())
+    except Exception:
+        return None
+
+
+def _initialized(torch: Any, kind: str) -> bool:
+    module = getattr(torch, kind, None)
+    asked = getattr(module, "is_initialized", None)
+    return bool(asked()) if asked is not None else module is not None
+
+
+def describe_device(device: Any | None) -> Device:
+    """The device as a record; None is the CPU."""
+    if device is None or device.type == "cpu":
+        unknown = Missing("on a CPU the step's memory is the host's")
+        return Device("cpu", _cpu_name(), usable_cores(), unknown, False)
+    torch = sys.modules["torch"]
+    module = getattr(torch, device.type, None)
+    return Device(
+        kind=device.type,
+        name=_ask(lambda: str(module.get_device_name(device))) or device.type,
+        count=1,
+        memory_bytes=_capacity(torch, module, device),
+        simulated=bool(getattr(module, "simulated", False)),
+    )
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _ask(question: Any) -> Any | None:
+    try:
+        return question()
+    except Exception:
+        return None
+
+
+def _capacity(torch: Any, module: Any, device: Any) -> Number:
+    total = _ask(lambda: torch.accelerator.get_memory_info(device)[1])
+    if total is None:
+        total = _ask(lambda: module.mem_get_info(device)[1])
+    return int(total) if total else Missing("the device does not tell its memory")
+
+
+class PeakMemory:
+    """The allocator's peak over a run, without resetting a peak that the person may be tracking.
+
+    Args:
+        device: a `torch.device`; None is the CPU.
+    """
+
+    def __init__(self, device: Any | None) -> None:
+        self._device = device if device is not None and device.type != "cpu" else None
+        self._before = self._read("max_memory_allocated")
+
+    def _read(self, name: str) -> int | None:
+        if self._device is None:
+            return None
+        torch = sys.modules["torch"]
+        read = getattr(getattr(torch, "accelerator", None), name, None)
+        read = read or getattr(getattr(torch, self._device.type, None), name, None)
+        return _ask(lambda: int(read(self._device))) if read is not None else None
+
+    def reading(self) -> tuple[Memory, str]:
+        """The peaks in bytes, and a remark where they may be older than the run."""
+        if self._device is None:
+            unknown = Missing("on a CPU the step's memory is the host's")
+            return Memory(unknown, unknown), ""
+        peak, reserved = self._read("max_memory_allocated"), self._read("max_memory_reserved")
+        unread = Missing("the framework does not tell its peak memory")
+        memory = Memory(unread if peak is None else peak, unread if reserved is None else reserved)
+        older = peak is not None and peak == self._before and peak > 0
+        remark = "The memory peak is from before this cell; the cell itself used no more than that."
+        return memory, remark if older else ""

@@ -1,0 +1,251 @@
+"""Marks of what the training thread does, in order, with the time the device came to them.
+
+The hot path only appends; marks are read back (and given to a `Sink`) later, on the training thread,
+once the device has come to them. Nothing here waits, queries from another thread, or touches a stream
+that is being captured.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from jupyter_gpuprof.clock import now_ns
+from jupyter_gpuprof.probes.events import EventBackend, HostClock
+from jupyter_gpuprof.probes.sources import Source, Sources
+
+#: Marks collected before they are read back, and the most that may wait for a device that lags behind.
+DRAIN_AT, RING = 48, 1024
+#: After so many failures of our own code the run goes on without us.
+MAX_FAILURES = 3
+
+
+class Sink(Protocol):
+    """What the marks are given to (`jupyter_gpuprof.analysis.steps.StepAssembler`); `t` in seconds."""
+
+    def begin_iter(self, t: float) -> None: ...
+    def end_iter(self, t: float, key: Any) -> None: ...
+    def begin_fetch(self, t: float) -> None: ...
+    def cancel_fetch(self, t: float) -> None: ...
+    def end_fetch(
+        self, t: float, key: Any, origin: Any, outcome: Any, *, grad: bool, epoch: bool
+    ) -> None: ...
+    def backward(self) -> None: ...
+    def optimizer(self, t: float) -> None: ...
+    def begin_save(self, t: float) -> None: ...
+    def end_save(self, t: float) -> None: ...
+    def begin_copy(self, t: float) -> None: ...
+    def end_copy(self, t: float) -> None: ...
+    def pause(self, t: float) -> None: ...
+    def resume(self, t: float) -> None: ...
+    def finish(self, t: float) -> None: ...
+
+
+class Recorder:
+    """Records one run.
+
+    Args:
+        sink: what the marks are given to.
+        grad_enabled: tells whether gradients are on (`torch.is_grad_enabled`).
+        backend: the clock; the host's until the training turns out to run on an accelerator.
+    """
+
+    def __init__(
+        self, sink: Sink, grad_enabled: Callable[[], bool], backend: EventBackend | None = None
+    ) -> None:
+        self.sources = Sources()
+        self.thread = threading.get_ident()
+        self.failures: list[str] = []
+        self.failures_left = MAX_FAILURES
+        self.cost_ns = 0  # what our hooks took on the training thread
+        self.off_thread_fetches = 0
+        self.off_thread_ns = 0
+        self.lost_marks = 0  # the device lagged too far behind
+        self.capture_marks = 0  # a graph was being captured
+        self.optimizer_steps = 0
+        self.on_drain: Callable[[], None] | None = None
+        self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
+        self.stop_request: BaseException | None = None  # raised at the next step boundary
+        self.drain_at = DRAIN_AT
+        self._grad_enabled = grad_enabled
+        self._open: list[list[Any]] = []  # fetches in progress: [source, started_ns, recorded]
+        self._skip_optimizer = False
+        self.use(sink, backend or HostClock())
+
+    def use(self, sink: Sink, backend: EventBackend) -> None:
+        """Begin anew with this sink and clock; what was recorded so far is dropped."""
+        self.sink, self.backend = sink, backend
+        self._host = isinstance(backend, HostClock)
+        self._pending: deque[tuple[str, Any, Any]] = deque()
+        self._last: Any = None  # the last event read back
+        self._t = 0.0
+        self._skip_optimizer = True  # the end of a step whose beginning was dropped
+        for fetch in self._open:
+            fetch[2] = False
+
+    @property
+    def active(self) -> bool:
+        """Whether hooks still record."""
+        return self.failures_left > 0
+
+    @property
+    def in_one_fetch(self) -> bool:
+        """Whether exactly one fetch is in progress: the boundary of a step."""
+        return len(self._open) == 1
+
+    def failed(self, error: BaseException) -> None:
+        """A hook of ours failed; the user's loop goes on."""
+        self.failures.append(f"{type(error).__name__}: {error}")
+        self.failures_left -= 1
+
+    # -- marks, on the training thread -----------------------------------------------------------
+
+    def _mark(self, kind: str, now: int, payload: Any = None) -> bool:
+        if self._host:
+            self._pending.append((kind, now, payload))
+            return True
+        if self.backend.capturing():
+            self.capture_marks += 1
+            return False
+        if len(self._pending) >= RING and not kind.startswith("end"):  # what began must end
+            self.lost_marks += 1
+            return False
+        self._pending.append((kind, self.backend.record(), payload))
+        return True
+
+    def begin_iter(self, loader: Any) -> Source | None:
+        """``iter(loader)`` is called."""
+        source = self.sources.of_loader(loader)
+        if self._open or not self._mark("begin_iter", now_ns()):
+            return None
+        return source
+
+    def end_iter(self, source: Source | None, loader: Any, iterator: Any) -> None:
+        """``iter(loader)`` returned `iterator`."""
+        if source is not None:
+            self._mark("end_iter", now_ns(), source.key)
+        if iterator is not None:
+            self.sources.began(source or self.sources.of_loader(loader), iterator)
+
+    def begin_fetch(self, source: Source) -> None:
+        """``next()`` is called for a batch of `source`."""
+        start = now_ns()
+        opened = self._open
+        if not opened:
+            if len(self._pending) >= self.drain_at and not self.backend.capturing():
+                self.drain()
+                if self.on_drain is not None:
+                    self.on_drain()
+            recorded = self._mark("begin_fetch", now_ns())
+        else:
+            outer = opened[-1]
+            # A loop of the cell over (something around) a loader: the loader itself says more.
+            recorded = outer[2] and outer[0].origin == "for" and source.origin != "for"
+            if recorded:
+                outer[2] = False
+        opened.append([source, start, recorded])
+        self.cost_ns += now_ns() - start
+
+    def end_fetch(self, outcome: str, *, batch: bool = True) -> None:
+        """``next()`` returned, or raised.
+
+        Args:
+            outcome: "batch", "stop" or "error".
+            batch: False if what came is no batch (a loop over numbers, say).
+        """
+        now = now_ns()
+        source, start, recorded = self._open.pop()
+        if batch and outcome == "batch":
+            source.fetches += 1
+            source.wait_ns += now - start
+        if recorded:
+            if batch:
+                payload = (
+                    source.key,
+                    source.origin,
+                    outcome,
+                    self._grad_enabled(),
+                    source.fresh and source.workers > 0,
+                )
+                self._mark("end_fetch", now, payload)
+            else:
+                self._mark("cancel_fetch", now)
+        source.fresh = False
+        self.cost_ns += now_ns() - now
+
+    def backward(self, tensors: Any) -> None:
+        """A backward pass finished."""
+        if self.on_device is not None:
+            self._tell_device(tensors)
+        self._pending.append(("backward", None, None))
+
+    def _tell_device(self, tensors: Any) -> None:
+        tensor = tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
+        tell, self.on_device = self.on_device, None
+        if tell is not None and hasattr(tensor, "device"):
+            tell(tensor.device)
+
+    def optimizer(self) -> None:
+        """An optimizer step finished."""
+        start = now_ns()
+        self.optimizer_steps += 1
+        if self._skip_optimizer and not self._host:
+            self._skip_optimizer = False
+        else:
+            self._mark("optimizer", start)
+        if not self._open and len(self._pending) >= 2 * self.drain_at and not self.backend.capturing():
+            self.drain()  # no loader, whose next batch would be the place for it
+            if self.on_drain is not None:
+                self.on_drain()
+        self.cost_ns += now_ns() - start
+
+    def simple(self, kind: str) -> bool:
+        """One of the marks without a payload: begin_save, end_save, begin_copy, end_copy, pause, resume."""
+        start = now_ns()
+        recorded = self._mark(kind, start)
+        self.cost_ns += now_ns() - start
+        return recorded
+
+    def off_thread(self, ns: int) -> None:
+        """A batch was fetched on another thread: never a stall of the training thread."""
+        self.off_thread_fetches += 1
+        self.off_thread_ns += ns
+
+    # -- reading back ----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Give the sink the marks that the device has come to."""
+        pending, backend, sink = self._pending, self.backend, self.sink
+        while pending:
+            kind, event, payload = pending[0]
+            if event is not None:
+                if not backend.query(event):
+                    return
+                if self._last is not None:
+                    self._t += backend.elapsed_s(self._last, event)
+                self._last = event
+            pending.popleft()
+            if kind == "end_fetch":
+                key, origin, outcome, grad, epoch = payload
+                sink.end_fetch(self._t, key, origin, outcome, grad=grad, epoch=epoch)
+            elif kind == "begin_fetch":
+                sink.begin_fetch(self._t)
+            elif kind == "optimizer":
+                sink.optimizer(self._t)
+            elif kind == "backward":
+                sink.backward()
+            elif kind == "end_iter":
+                sink.end_iter(self._t, payload)
+            else:
+                getattr(sink, kind)(self._t)
+
+    def finish(self) -> None:
+        """End the run: the one wait for the device."""
+        if not self.backend.capturing():
+            self._mark("finish", now_ns())
+            event = next((mark[1] for mark in reversed(self._pending) if mark[1] is not None), None)
+            if event is not None:
+                self.backend.synchronize(event)
+        self.drain()

@@ -1,0 +1,382 @@
+"""One profiled stretch: the hooks go in, the marks are assembled into steps, and a `Run` comes out."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from jupyter_gpuprof import clock
+from jupyter_gpuprof.analysis.conclude import conclude
+from jupyter_gpuprof.analysis.series import StepSeries
+from jupyter_gpuprof.analysis.steps import OPTIMIZER_STEPS, PARTS, StepAssembler
+from jupyter_gpuprof.errors import OptionError
+from jupyter_gpuprof.probes import hooks, machine
+from jupyter_gpuprof.probes.events import torch_events
+from jupyter_gpuprof.probes.recorder import Recorder
+from jupyter_gpuprof.records.facts import Facts
+from jupyter_gpuprof.records.reading import Missing, Number
+from jupyter_gpuprof.records.run import Loader, Overhead, Run
+from jupyter_gpuprof.records.timing import Part, StepTable
+from jupyter_gpuprof.store.runs import save_run
+
+#: Seconds between two live updates: at most four a second.
+LIVE_PERIOD_S = 0.25
+
+
+class StopProfiling(BaseException):
+    """Ends a profiled stretch after its last wanted step; not an error, and no `Exception` on purpose."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a live line shows."""
+
+    step: int
+    steps_per_s: float
+    input_share: float | None
+    warmup: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose for a run.
+
+    Args:
+        name: how to call the run.
+        warmup: steps to leave out at the beginning; None chooses.
+        steps: end after so many counted steps; None runs to the end.
+
+    Raises:
+        OptionError: a value makes no sense.
+    """
+
+    name: str = ""
+    warmup: int | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.warmup is not None and self.warmup < 0:
+            raise OptionError(f"The warm-up cannot be {self.warmup} steps: it takes 0 or more, or auto.")
+        if self.steps is not None and self.steps < 1:
+            raise OptionError(f"A run cannot end after {self.steps} steps: it takes 1 or more.")
+
+
+class Session:
+    """A run in the making: `start`, the person's code, `finish`.
+
+    Args:
+        options: what the person chose.
+        progress: called on the training thread with a `Progress`, at most four times a second.
+        save: whether the run is kept in the ledger database.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        save: bool = True,
+    ) -> None:
+        self.options = options or Options()
+        self.run: Run | None = None
+        self._progress = progress
+        self._save = save
+        self._notes: list[str] = []
+        self._doubts: list[str] = []
+        self._stopped = False
+        self._device: Any = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Put the hooks in."""
+        torch = machine.import_torch()
+        if torch is None:
+            self._notes.append(
+                "torch is not installed here: only watch()ed sources are seen. "
+                "Install it with: pip install torch"
+            )
+        grad_enabled = torch.is_grad_enabled if torch is not None else lambda: True
+        self.started_at = clock.utc_now()
+        self._live_ns = clock.now_ns()
+        self._live_steps = 0
+        self.assembler = StepAssembler()
+        self.recorder = Recorder(self.assembler, grad_enabled)
+        self.recorder.on_device = self._on_device
+        self.recorder.on_drain = self._on_drain
+        if self.options.steps is not None:
+            self.recorder.drain_at = 1  # so that the count is right at every step
+        self._memory = machine.PeakMemory(None)
+        hooks.push(self.recorder)
+
+    def finish(self) -> Run:
+        """Take the hooks out, wait once for the device, and conclude.
+
+        Whatever fails in here is our own: it becomes a note of the run.
+        """
+        hooks.pop(self.recorder)
+        try:
+            self.recorder.finish()
+        except Exception as error:
+            self.recorder.failed(error)
+        self.run = self._conclude()
+        if self._save:
+            try:
+                remark = save_run(self.run)
+            except Exception as error:
+                remark = f"The run could not be saved in the ledger ({error})."
+            if remark:
+                self.run = _with_note(self.run, remark)
+        return self.run
+
+    def stopped_by_limit(self) -> None:
+        """The run ended because it had the wanted number of steps."""
+        self._stopped = True
+
+    def note(self, text: str) -> None:
+        """A remark for the report."""
+        self._notes.append(text)
+
+    # -- while it runs ---------------------------------------------------------------------------
+
+    def _on_device(self, device: Any) -> None:
+        """The first backward pass told where the training runs; an accelerator has its own clock."""
+        if device.type == "cpu":
+            return
+        backend = torch_events(device)
+        self._device = device
+        self._memory = machine.PeakMemory(device)
+        if backend is None:
+            self._doubts.append(
+                f"Events of the {device.type} device cannot be timed here: times are the host's, "
+                "and waits that the device hides are counted as waits."
+            )
+            return
+        hooks.patch_copies()
+        self.assembler = StepAssembler()
+        self.recorder.use(self.assembler, backend)
+
+    def _on_drain(self) -> None:
+        if self.recorder.on_device is not None and not self.recorder.optimizer_steps:
+            device = machine.accelerator_in_use()
+            if device is not None:  # an inference loop: no backward pass will tell
+                self.recorder.on_device = None
+                self._on_device(device)
+        steps = self._series().steps
+        wanted = self.options.steps
+        if wanted is not None and not self._stopped and steps >= wanted + self._expected_warmup(wanted):
+            self.recorder.stop_request = StopProfiling()
+        if self._progress is not None:
+            now = clock.now_ns()
+            elapsed_s = (now - self._live_ns) * 1e-9
+            if elapsed_s >= LIVE_PERIOD_S:
+                self._show_progress(steps, elapsed_s)
+                self._live_ns, self._live_steps = clock.now_ns(), steps
+
+    def _expected_warmup(self, wanted: int) -> int:
+        if self.options.warmup is not None:
+            return self.options.warmup
+        workers = max((s.workers for s in self.recorder.sources.all), default=0)
+        # What stability.warmup_steps leaves out of so many steps, at the least.
+        return min(max(5, 2 * workers), -(-wanted // 3))
+
+    def _show_progress(self, steps: int, elapsed_s: float) -> None:
+        total = self._series().total()
+        wall = total[:PARTS].sum()
+        seen = self.assembler.loader_seen and wall > 0
+        share = float((total[Part.INPUT] + total[Part.EPOCH_START]) / wall) if seen else None
+        rate = (steps - self._live_steps) / elapsed_s
+        assert self._progress is not None
+        paused = not self.recorder.backend.clock == "device" and self.recorder.simple("pause")
+        try:
+            self._progress(Progress(steps, rate, share, steps < 5))
+        except Exception as error:
+            self._progress = None
+            self._notes.append(f"The live line was switched off ({type(error).__name__}: {error}).")
+        finally:
+            if paused:
+                self.recorder.simple("resume")
+
+    # -- at the end ------------------------------------------------------------------------------
+
+    def _series(self) -> StepSeries:
+        """The steps of the training loop; of the inference loop where nothing trained."""
+        a = self.assembler
+        if a.training.steps:
+            return a.training
+        return a.forward if a.forward.steps else a.implicit
+
+    def _conclude(self) -> Run:
+        self.assembler.finish(self.recorder._t)
+        series = self._series()
+        blocks = series.blocks()
+        table = StepTable(
+            seconds=blocks[:, :PARTS],
+            steps_per_row=series.block_size,
+            missing=self._missing(blocks),
+            sample_s=series.sample(),
+        )
+        memory, remark = self._memory.reading()
+        device = machine.describe_device(self._device)
+        facts = Facts(
+            device=device,
+            memory=memory,
+            loaders=self._loaders(),
+            warmup_steps=self.options.warmup,
+            failed_steps=self.assembler.failed,
+            optimizer_steps=int(series.total()[OPTIMIZER_STEPS]),
+            training_threads=machine.training_threads(self.recorder.backend.clock),
+            usable_cores=machine.usable_cores(),
+            doubts=tuple(self._doubts),
+        )
+        conclusion = conclude(table, facts)
+        return Run(
+            run_id=f"{self.started_at[:10]}-{secrets.token_hex(3)}",
+            name=self.options.name or "cell",
+            started_at=self.started_at,
+            device=device,
+            clock="device" if self.recorder.backend.clock == "device" else "host",
+            steps=conclusion.steps,
+            shares=conclusion.shares,
+            verdict=conclusion.verdict,
+            remedies=conclusion.remedies,
+            overhead=self._overhead(table),
+            memory=memory,
+            loaders=facts.loaders,
+            notes=tuple(self._all_notes(remark)),
+        )
+
+    def _missing(self, blocks: Any) -> dict[Part, str]:
+        on_host = self.recorder.backend.clock == "host"
+        missing = {Part.COMMUNICATION: _why_no_communication()}
+        if on_host:
+            missing[Part.COPIES] = "the host's clock does not see them" if self._device else "no device"
+            missing[Part.HOST_GAP] = "on a CPU the host is the device: Python is part of compute"
+        else:
+            missing[Part.HOST_GAP] = "no kernel window: what the device waits for the host is part of compute"
+            if not len(blocks) or not blocks[:, Part.COPIES].any():
+                missing[Part.COPIES] = "no copy from the host was seen inside the step"
+        if not self.assembler.loader_seen or self.assembler.reused_batch:
+            reused = self.assembler.reused_batch
+            why = "one batch was used for many steps" if reused else "no loader seen"
+            missing |= {Part.INPUT: why, Part.EPOCH_START: why}
+            missing[Part.OTHER] = "without a loader the end of a step is not seen"
+        return missing
+
+    def _loaders(self) -> tuple[Loader, ...]:
+        a = self.assembler
+        trains = a.training.steps > 0
+        loaders = [
+            source.facts(
+                a.roles.get(source.key, "training") if trains else "inference",
+                a.exposed_s.get(source.key, 0.0),
+            )
+            for source in self.recorder.sources.all
+            if source.fetches and (source.origin != "for" or a.exposed_s.get(source.key) is not None)
+        ]
+        return tuple(sorted(loaders, key=lambda loader: loader.role))
+
+    def _overhead(self, table: StepTable) -> Overhead:
+        steps = len(table.seconds) * table.steps_per_row
+        if not steps or not table.total_s:
+            unknown: Number = Missing("no step was seen")
+            return Overhead(unknown, unknown)
+        cost_s = self.recorder.cost_ns * 1e-9
+        return Overhead(cost_s / steps, cost_s / table.total_s)
+
+    def _all_notes(self, memory_remark: str) -> list[str]:
+        r, a = self.recorder, self.assembler
+        notes = list(self._notes)
+        if self._stopped:
+            notes.append(f"The cell was ended after {self.options.steps} counted steps, as asked.")
+        if not a.loader_seen and (a.training.steps or r.optimizer_steps):
+            notes.append("No loader was seen: wrap the source of the batches with watch() to see its wait.")
+        if r.off_thread_fetches:
+            notes.append(
+                f"{r.off_thread_fetches} batches were fetched on other threads "
+                f"({r.off_thread_ns * 1e-9:.1f} s there); that is no wait of the training thread."
+            )
+        tail_s = sum(a.tail[:PARTS])
+        if a.training.steps and tail_s > 0.05 * a.training.total()[:PARTS].sum():
+            notes.append(f"{tail_s:.1f} s after the last step are not part of the shares.")
+        if not a.training.steps and self._series().steps:
+            notes.append("No backward pass was seen: this is an inference loop.")
+        if memory_remark:
+            notes.append(memory_remark)
+        if r.capture_marks:
+            notes.append(f"{r.capture_marks} marks were left out while a graph was being captured.")
+        if r.lost_marks:
+            notes.append(f"{r.lost_marks} marks were dropped: the device lagged too far behind the host.")
+        if r.failures:
+            off = "; our hooks were switched off" if not r.active else ""
+            notes.append(f"{len(r.failures)} of our hooks failed{off} ({r.failures[0]}).")
+        return notes
+
+
+def _why_no_communication() -> str:
+    import sys
+
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return "needs a kernel window"
+    return "one process"
+
+
+def _with_note(run: Run, note: str) -> Run:
+    from dataclasses import replace
+
+    return replace(run, notes=(*run.notes, note))
+
+
+class profile:
+    """Profile a block: ``with profile(name="baseline") as p: ...``; then ``p.run``.
+
+    The block is not changed in any way; a run around it is paused meanwhile. An exception passes
+    unchanged, and `run` is there all the same.
+
+    Args:
+        name: how to call the run.
+        warmup: steps to leave out at the beginning; None chooses.
+        steps: leave the block after so many counted steps.
+        save: keep the run in the ledger database.
+
+    Raises:
+        OptionError: an option makes no sense.
+    """
+
+    def __init__(
+        self, name: str = "", *, warmup: int | None = None, steps: int | None = None, save: bool = True
+    ) -> None:
+        self._session = Session(Options(name or "profile", warmup, steps), save=save)
+
+    @property
+    def run(self) -> Run:
+        """The finished run.
+
+        Raises:
+            RuntimeError: the block has not ended yet.
+        """
+        if self._session.run is None:
+            raise RuntimeError("The profiled block has not ended yet: read .run after the with block.")
+        return self._session.run
+
+    def __enter__(self) -> profile:
+        self._session.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        ended = isinstance(error, StopProfiling)
+        if ended:
+            self._session.stopped_by_limit()
+        try:
+            self._session.finish()
+        except Exception as failure:
+            warnings.warn(f"jupyter_gpuprof could not finish its run: {failure}", stacklevel=2)
+        return ended
