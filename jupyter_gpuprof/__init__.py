@@ -1,5 +1,60 @@
-"""A profiler for training jobs that lives in the notebook."""
+"""A profiler for training jobs that lives in the notebook.
+
+``%load_ext jupyter_gpuprof``, then ``%%gpuprof`` on top of a training cell; or from Python::
+
+    from jupyter_gpuprof import profile, report
+
+    with profile(name="baseline") as p:
+        train()
+    print(report(p.run))
+
+Importing this package imports nothing else; each public name brings what it needs when first used.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from jupyter_gpuprof.probes.watch import watch
+    from jupyter_gpuprof.records.run import Run
+    from jupyter_gpuprof.session.profile import profile
+    from jupyter_gpuprof.store.runs import load_run
+    from jupyter_gpuprof.views.text import run_text as report
+
+__all__ = ["Run", "__version__", "load_run", "profile", "report", "watch"]
+
+_HOMES = {
+    "Run": ("jupyter_gpuprof.records.run", "Run"),
+    "load_run": ("jupyter_gpuprof.store.runs", "load_run"),
+    "profile": ("jupyter_gpuprof.session.profile", "profile"),
+    "report": ("jupyter_gpuprof.views.text", "run_text"),
+    "watch": ("jupyter_gpuprof.probes.watch", "watch"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by ``%load_ext jupyter_gpuprof``."""
+    from jupyter_gpuprof.notebook.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Called by ``%unload_ext jupyter_gpuprof``."""
+    from jupyter_gpuprof.notebook.magics import unload
+
+    unload(shell)

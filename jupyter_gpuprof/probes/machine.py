@@ -134,3 +134,20 @@ class PeakMemory:
         older = peak is not None and peak == self._before and peak > 0
         remark = "The memory peak is from before this cell; the cell itself used no more than that."
         return memory, remark if older else ""
+
+
+def devices() -> list[str]:
+    """The devices that torch sees, in words; torch is not imported for the question."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return [f"CPU, {usable_cores()} cores (torch is not imported yet, so accelerators are unknown)"]
+    found = [f"CPU, {usable_cores()} cores"]
+    accelerator = getattr(torch, "accelerator", None)
+    kind = _ask(lambda: accelerator.current_accelerator().type) if accelerator is not None else None
+    if kind is None and torch.cuda.is_available():
+        kind = "cuda"
+    module = getattr(torch, kind, None) if kind else None
+    for index in range(_ask(lambda: module.device_count()) or 0):
+        device = describe_device(torch.device(kind, index))
+        found.append(f"{kind}:{index} {device.name}{' (SIMULATED)' if device.simulated else ''}")
+    return found if len(found) > 1 else [*found, "no accelerator"]

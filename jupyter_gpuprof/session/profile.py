@@ -168,8 +168,10 @@ class Session:
                 self._on_device(device)
         steps = self._series().steps
         wanted = self.options.steps
-        if wanted is not None and not self._stopped and steps >= wanted + self._expected_warmup(wanted):
-            self.recorder.stop_request = StopProfiling()
+        if wanted is not None:
+            done = steps + self.assembler.loader_seen  # a loader's last step is open until the next batch
+            if done >= wanted + self._expected_warmup(wanted):
+                self.recorder.stop_request = StopProfiling()
         if self._progress is not None:
             now = clock.now_ns()
             elapsed_s = (now - self._live_ns) * 1e-9
@@ -191,7 +193,7 @@ class Session:
         share = float((total[Part.INPUT] + total[Part.EPOCH_START]) / wall) if seen else None
         rate = (steps - self._live_steps) / elapsed_s
         assert self._progress is not None
-        paused = not self.recorder.backend.clock == "device" and self.recorder.simple("pause")
+        paused = self.recorder.backend.clock != "device" and self.recorder.simple("pause")
         try:
             self._progress(Progress(steps, rate, share, steps < 5))
         except Exception as error:
@@ -226,7 +228,9 @@ class Session:
             device=device,
             memory=memory,
             loaders=self._loaders(),
-            warmup_steps=self.options.warmup,
+            warmup_steps=self._expected_warmup(self.options.steps)
+            if self._stopped and self.options.steps is not None
+            else self.options.warmup,
             failed_steps=self.assembler.failed,
             optimizer_steps=int(series.total()[OPTIMIZER_STEPS]),
             training_threads=machine.training_threads(self.recorder.backend.clock),

@@ -60,7 +60,9 @@ def open_database(path: Path | None = None, remarks: list[str] | None = None) ->
             raise  # locked, read-only, disk full: not broken
         aside = _move_aside(path)
         if remarks is not None:
-            remarks.append(f"The ledger was damaged ({error}); it is kept as {aside.name}, a new one was begun.")
+            remarks.append(
+                f"The ledger was damaged ({error}); it is kept as {aside.name}, a new one was begun."
+            )
         connection = _connect(path)
     try:
         with connection:

@@ -49,7 +49,8 @@ def find_run(wanted: str, path: Path | None = None) -> Run:
     """
     with open_database(path) as database:
         row = database.execute(
-            "SELECT body FROM runs WHERE ?1 = 'last' OR run_id = ?1 OR name = ?1 OR substr(run_id, 1, length(?1)) = ?1"
+            "SELECT body FROM runs WHERE ?1 = 'last' OR run_id = ?1 OR name = ?1"
+            " OR substr(run_id, 1, length(?1)) = ?1"
             " ORDER BY (run_id = ?1) DESC, (name = ?1) DESC, started_at DESC, rowid DESC LIMIT 1",
             (wanted,),
         ).fetchone()

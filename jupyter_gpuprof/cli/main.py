@@ -1,0 +1,197 @@
+"""The command ``jupyter gpuprof``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from jupyter_gpuprof._version import __version__
+from jupyter_gpuprof.errors import GpuprofError, UsageError
+from jupyter_gpuprof.records.run import Run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status.
+
+    Args:
+        argv: the arguments after the command's name; those of the process by default.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        status: int = args.act(args)
+    except GpuprofError as error:
+        print(f"jupyter gpuprof: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output went away
+        sys.stderr.close()
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="jupyter gpuprof",
+        description="What is the training step bound by, and what fixes it?",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="profile a script, unchanged")
+    run.add_argument("--name", default="", help="how to call the run (default: the script's name)")
+    run.add_argument(
+        "--warmup", type=_steps_or_auto, default=None, metavar="auto|K", help="steps to leave out at first"
+    )
+    run.add_argument("--steps", type=int, default=None, help="end the script after so many counted steps")
+    _add_outputs(run)
+    run.add_argument("--quiet", action="store_true", help="print no report; the run is saved all the same")
+    run.add_argument("--no-live", action="store_true", help="no live line while the script runs")
+    run.add_argument("script", type=Path, help="the script")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    run.set_defaults(act=_run)
+
+    show = commands.add_parser("show", help="the report of a saved run")
+    show.add_argument("run", help='a run id, a name, a JSON file, or "last"')
+    _add_outputs(show)
+    show.set_defaults(act=_show)
+
+    history = commands.add_parser("history", help="the runs that were saved, newest first")
+    history.set_defaults(act=_history)
+
+    compare = commands.add_parser("compare", help="two runs side by side")
+    compare.add_argument("first", help="a run, as in show")
+    compare.add_argument("second", help="another one")
+    compare.set_defaults(act=_compare)
+
+    status = commands.add_parser("status", help="devices, last run, version")
+    status.set_defaults(act=_status)
+    return parser
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="PATH", help="also write the run as JSON")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="also write the report as an HTML page")
+
+
+def _steps_or_auto(text: str) -> int | None:
+    return None if text == "auto" else int(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.session.profile import Options, Session
+    from jupyter_gpuprof.session.script import run_script
+
+    options = Options(args.name or args.script.stem, args.warmup, args.steps)
+    _check_outputs(args)
+    live = _LiveLine() if not (args.quiet or args.no_live) and sys.stderr.isatty() else None
+    session = Session(options, progress=live.show if live else None)
+    run, raised = run_script(args.script, args.arguments, session)
+    if live:
+        live.clear()
+    if not args.quiet:
+        _print_report(run)
+    _write_outputs(run, args)
+    return _exit_status(raised)
+
+
+def _exit_status(raised: BaseException | None) -> int:
+    """The script's own exit status; its traceback is printed as Python would."""
+    if raised is None:
+        return 0
+    if isinstance(raised, SystemExit):
+        if raised.code is None or isinstance(raised.code, int):
+            return raised.code or 0
+        print(raised.code, file=sys.stderr)
+        return 1
+    traceback.print_exception(raised)
+    return 130 if isinstance(raised, KeyboardInterrupt) else 1
+
+
+class _LiveLine:
+    """One line on the terminal, updated in place."""
+
+    def __init__(self) -> None:
+        self._width = 0
+
+    def show(self, progress: object) -> None:
+        from jupyter_gpuprof.session.profile import Progress
+        from jupyter_gpuprof.views.live import live_text
+
+        assert isinstance(progress, Progress)
+        text = live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup)
+        print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
+        self._width = len(text)
+
+    def clear(self) -> None:
+        print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.store.runs import load_run
+
+    _check_outputs(args)
+    run = load_run(args.run)
+    _print_report(run)
+    _write_outputs(run, args)
+    return 0
+
+
+def _history(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.store.runs import recent_runs
+    from jupyter_gpuprof.views.text import history_text
+
+    print(history_text(recent_runs()))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.store.runs import load_run
+    from jupyter_gpuprof.views.text import compare_text
+
+    print(compare_text(load_run(args.first), load_run(args.second)))
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.session.status import status_text
+
+    print(status_text(__version__))
+    return 0
+
+
+def _print_report(run: Run) -> None:
+    import shutil
+
+    from jupyter_gpuprof.views.text import run_text
+
+    print(run_text(run, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse before an hour of training what could not be written after it."""
+    for path in (args.json, args.html):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise UsageError(f"{path} cannot be written.", "Name a file in a folder that exists.")
+
+
+def _write_outputs(run: Run, args: argparse.Namespace) -> None:
+    from jupyter_gpuprof.views.html import run_page
+
+    texts = {
+        args.json: lambda: json.dumps(run.to_dict(), indent=2) + "\n",
+        args.html: lambda: run_page(run),
+    }
+    for path, text in texts.items():
+        if path is None:
+            continue
+        try:
+            path.write_text(text(), encoding="utf-8")
+        except OSError as error:
+            print(f"jupyter gpuprof: {path} was not written: {error.strerror}.", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

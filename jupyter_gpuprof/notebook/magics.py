@@ -1,0 +1,248 @@
+"""The ``%%gpuprof`` and ``%gpuprof`` magics."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+
+from jupyter_gpuprof._version import __version__
+from jupyter_gpuprof.errors import GpuprofError
+from jupyter_gpuprof.notebook import output
+from jupyter_gpuprof.notebook.rewrite import CellRewriter, take_first_line
+from jupyter_gpuprof.records.run import Run
+from jupyter_gpuprof.session.profile import Options, Session, StopProfiling
+from jupyter_gpuprof.session.status import status_text
+from jupyter_gpuprof.store.runs import load_run, recent_runs, write_run
+from jupyter_gpuprof.views.html import compare_html, history_html, run_page
+from jupyter_gpuprof.views.text import compare_text, history_text
+
+HELP = """\
+%%gpuprof [options]        profile this cell, unchanged
+%gpuprof                   status: devices, last run, version, what is switched on
+%gpuprof last              the last run's report
+%gpuprof history           the runs that were saved
+%gpuprof compare A B       two runs side by side; A and B are run ids, names, files or "last"
+%gpuprof show RUN          the report of a run id, name or file
+%gpuprof help              this text
+
+Options of %%gpuprof:
+  --name N                 how to call the run
+  --warmup auto|K          steps to leave out at the beginning (default: auto)
+  --steps N                end the cell cleanly after N counted steps
+  --json PATH              also write the run as JSON
+  --html PATH              also write the report as an HTML page
+  --quiet                  show nothing; the run is saved all the same
+  --no-live                no live line while the cell runs
+  --kernels auto|off|K     steps of the gpu op window (none on a CPU)
+%%gpuprof? says more.
+"""
+
+
+@magics_class
+class GpuprofMagics(Magics):
+    """Profile a training cell: what the step is bound by, and what fixes it."""
+
+    StopProfiling = StopProfiling
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._cells: list[_Cell] = []
+        self._value: Any = None
+
+    # -- called from the rewritten cell ----------------------------------------------------------
+
+    @property
+    def profiling(self) -> bool:
+        """Whether a cell is being profiled."""
+        return bool(self._cells)
+
+    def begin(self, line: str) -> None:
+        """The cell begins."""
+        args = self._parse(self.shell.var_expand(line, depth=1))
+        if args.words:
+            raise UsageError(f"%%gpuprof takes no {args.words[0]!r}: only options. See %gpuprof help.")
+        cell = _Cell(args, self.shell)
+        self._cells.append(cell)
+        cell.session.start()
+
+    def stopped(self) -> None:
+        """The cell was ended by ``--steps``."""
+        self._cells[-1].session.stopped_by_limit()
+
+    def end(self) -> None:
+        """The cell ended, however."""
+        if self._cells:
+            self._cells.pop().finish()
+
+    def keep(self, value: Any) -> None:
+        """The value of the cell's last expression."""
+        self._value = value
+
+    def take(self) -> Any:
+        """That value, to be shown; forgotten here."""
+        value, self._value = self._value, None
+        return value
+
+    def _parse(self, line: str) -> Any:
+        args = parse_argstring(self.gpuprof, line)
+        try:
+            args.options = Options(args.name, args.warmup, args.steps)
+        except GpuprofError as error:
+            raise UsageError(str(error)) from None
+        return args
+
+    # -- the magics ------------------------------------------------------------------------------
+
+    @magic_arguments()
+    @argument("words", nargs="*", help="Of %%gpuprof only: last, history, compare A B, show RUN, help.")
+    @argument("--name", default="", help="How to call the run.")
+    @argument(
+        "--warmup",
+        type=lambda text: _steps_or(text, "auto"),
+        default=None,
+        metavar="auto|K",
+        help="Steps to leave out at the beginning.",
+    )
+    @argument("--steps", type=int, default=None, help="End the cell cleanly after so many counted steps.")
+    @argument("--json", type=Path, default=None, metavar="PATH", help="Also write the run as JSON.")
+    @argument("--html", type=Path, default=None, metavar="PATH", help="Also write the report as HTML.")
+    @argument("--quiet", action="store_true", help="Show nothing; the run is saved all the same.")
+    @argument("--no-live", action="store_true", help="No live line while the cell runs.")
+    @argument(
+        "--kernels",
+        default="auto",
+        metavar="auto|off|K",
+        help="Steps of the gpu op window; there is none on a CPU.",
+    )
+    @line_cell_magic
+    def gpuprof(self, line: str = "", cell: str | None = None) -> Any:  # fmt: skip
+        """Profile this cell, unchanged: what the step is bound by, and what fixes it.
+
+        ``%gpuprof`` without a cell shows the status; ``%gpuprof help`` lists what else it can show.
+        """
+        if cell is None:
+            return self._line(line)
+        if not cell.strip():
+            raise UsageError("There is nothing to profile: put the training loop below %%gpuprof.")
+        return self._run_directly(line, cell)
+
+    def _run_directly(self, line: str, cell: str) -> Any:
+        """Somebody called the magic as a function, so IPython does not run the cell: we do."""
+        shell: Any = self.shell
+        tree = shell.transform_ast(shell.compile.ast_parse(shell.transform_cell(f"%%gpuprof {line}\n{cell}")))
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(shell.compile(tree, "<profiled cell>", "exec"), shell.user_ns)
+        if last is None:
+            return None
+        return eval(shell.compile(ast.Expression(last.value), "<profiled cell>", "eval"), shell.user_ns)
+
+    def _line(self, line: str) -> Run | None:
+        words = self._parse(line).words
+        try:
+            match words:
+                case []:
+                    print(status_text(__version__))
+                case ["help"]:
+                    print(HELP)
+                case ["last"]:
+                    return load_run("last")
+                case ["show", wanted]:
+                    return load_run(wanted)
+                case ["history"]:
+                    _show(history_text(runs := recent_runs()), history_html(runs))
+                case ["compare", first, second]:
+                    a, b = load_run(first), load_run(second)
+                    _show(compare_text(a, b), compare_html(a, b))
+                case _:
+                    raise UsageError(f"%gpuprof does not know {' '.join(words)!r}. See %gpuprof help.")
+        except GpuprofError as error:
+            raise UsageError(str(error)) from None
+        return None
+
+
+class _Cell:
+    """One profiled cell: its session, its live line, what to write at the end."""
+
+    def __init__(self, args: Any, shell: Any) -> None:
+        self._args = args
+        live = not (args.quiet or args.no_live)
+        self._line = output.LiveLine(shell) if live else None
+        self.session = Session(args.options, progress=self._line.show if self._line else None)
+        for path in (args.json, args.html):
+            why = _unwritable(path)
+            if why:
+                self.session.note(f"{path} cannot be written: {why}.")
+                print(f"gpuprof: {path} cannot be written: {why}. The cell runs on.", file=sys.stderr)
+
+    def finish(self) -> None:
+        """Show and write the report; a failure of ours is one line, the cell's own result stays."""
+        try:
+            run = self.session.finish()
+            if self._line is not None:
+                self._line.finish(f"gpuprof: {run.steps.counted} steps, {run.verdict.label}")
+            if not self._args.quiet:
+                display(output.report_bundle(run), raw=True)
+            self._write(run)
+        except Exception as error:
+            print(f"gpuprof: the report failed ({type(error).__name__}: {error}).", file=sys.stderr)
+
+    def _write(self, run: Run) -> None:
+        for path, write in ((self._args.json, write_run), (self._args.html, _write_page)):
+            if path is None:
+                continue
+            try:
+                write(run, path)
+            except OSError as error:
+                print(f"gpuprof: {path} was not written: {error.strerror}.", file=sys.stderr)
+
+
+def _write_page(run: Run, path: Path) -> None:
+    path.write_text(run_page(run), encoding="utf-8")
+
+
+def _unwritable(path: Path | None) -> str:
+    if path is None:
+        return ""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return ""
+
+
+def _show(text: str, html: str) -> None:
+    display({"text/plain": text, "text/html": html}, raw=True)
+
+
+def _steps_or(text: str, word: str) -> int | None:
+    """A number of steps, or None for `word`."""
+    return None if text == word else int(text)
+
+
+def load(shell: Any) -> None:
+    """What ``%load_ext jupyter_gpuprof`` does; doing it twice is the same as once."""
+    if "GpuprofMagics" in shell.magics_manager.registry:
+        return
+    magics = GpuprofMagics(shell)
+    shell.register_magics(magics)
+    shell.input_transformers_cleanup.append(take_first_line)
+    shell.ast_transformers.append(CellRewriter(lambda: magics.profiling))
+    output.register(shell)
+
+
+def unload(shell: Any) -> None:
+    """What ``%unload_ext jupyter_gpuprof`` does."""
+    shell.magics_manager.registry.pop("GpuprofMagics", None)
+    for magics in shell.magics_manager.magics.values():
+        magics.pop("gpuprof", None)
+    if take_first_line in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.remove(take_first_line)
+    shell.ast_transformers[:] = [t for t in shell.ast_transformers if not isinstance(t, CellRewriter)]
+    output.unregister(shell)
