@@ -20,6 +20,7 @@ class FakeClock:
     ns: int = 0
 
     def __call__(self) -> int:
+        """The reading in nanoseconds."""
         return self.ns
 
     def advance(self, seconds: float) -> None:

@@ -12,6 +12,7 @@ from jupyter_gpuprof.analysis.rules import RULES, Evidence, Finding, Thresholds
 from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Label, Steps, Verdict
+from jupyter_gpuprof.records.timing import Part
 
 
 def judge(
@@ -51,6 +52,9 @@ def judge(
         return _bound(passing, findings, halves, doubts, limits)
     if straddling:
         return _unclear(_straddle(straddling[0]), findings, [*doubts, "Run more steps."], limits)
+    if Part.INPUT in evidence.missing:
+        why = f"Waiting for input cannot be told from computing: {evidence.missing[Part.INPUT]}."
+        return _unclear(why, findings, [*doubts, "Wrap the source of the batches with watch()."], limits)
     drifting = {label for half in halves for label in _point_labels(half, limits)}
     if drifting and facts.live:
         why = f"One half of the run looks {sorted(drifting)[0]}, the whole does not."

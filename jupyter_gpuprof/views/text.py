@@ -1,0 +1,172 @@
+"""Runs as plain text for a terminal: no colour codes, nothing but lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from jupyter_gpuprof.records.run import Remedy, Run
+from jupyter_gpuprof.views.format import clean, interval, known, percent, sentence, shorten
+from jupyter_gpuprof.views.parts import Part, compute_note, measured_parts, missing_words
+from jupyter_gpuprof.views.rows import HISTORY_HEADS, comparison_doubts, comparison_rows, history_cells
+from jupyter_gpuprof.views.sentences import (
+    clock_words,
+    device_words,
+    loader_words,
+    memory_words,
+    overhead_words,
+    prediction,
+    step_time_words,
+    steps_words,
+)
+
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_NARROWEST = 48
+_SHORTEST_BAR = 8
+
+
+def run_text(run: Run, width: int = 100) -> str:
+    """The report of one run, no line wider than `width` (or than 48, if that is more)."""
+    width = max(width, _NARROWEST)
+    blocks = [
+        _verdict_block(run, width),
+        _parts_block(run, width),
+        _remedies_block(run, width),
+        _list_block("Doubts", run.verdict.doubts, width),
+        _list_block("Near misses", run.verdict.near, width),
+        _facts_block(run, width),
+        _list_block("Notes", run.notes, width),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def compare_text(a: Run, b: Run) -> str:
+    """Two runs side by side: `a` before, `b` after, and what changed."""
+    rows = comparison_rows(a, b)
+    heads = ("", shorten(a.name, 28), shorten(b.name, 28), "change")
+    table = _table([heads, *((row.name, row.before, row.after, row.change) for row in rows)], right=(1, 2))
+    return "\n".join(["gpuprof: before and after", "", *table, *_doubt_lines(comparison_doubts(a, b))]) + "\n"
+
+
+def history_text(rows: Sequence[Run]) -> str:
+    """A list of runs, in the order given (newest first): one line each."""
+    if not rows:
+        return "No runs yet.\n"
+    cells = [history_cells(run) for run in rows]
+    short = [(run_id, when, shorten(name, 32), *rest) for run_id, when, name, *rest in cells]
+    return "\n".join(_table([HISTORY_HEADS, *short], right=(4, 5))) + "\n"
+
+
+def share_bar(share: float, cells: int) -> str:
+    """A bar of block characters, `cells` long for a share of 1; a trace of something stays visible."""
+    eighths = round(min(max(share, 0.0), 1.0) * cells * 8)
+    if share > 0 and eighths == 0:
+        eighths = 1
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+
+
+def _verdict_block(run: Run, width: int) -> list[str]:
+    verdict = run.verdict
+    strength = "" if verdict.strength == "none" else f" ({verdict.strength})"
+    also = f", also {', '.join(clean(label) for label in verdict.also)}" if verdict.also else ""
+    title = _wrap(f"gpuprof: {clean(run.name)}", width)
+    if run.device.simulated:
+        title.append("SIMULATED device: no real hardware was measured")
+    return [
+        *title,
+        "",
+        *_wrap(f"{verdict.label.upper()}{strength}{also}", width),
+        *_wrap(sentence(verdict.sentence), width),
+        *_bullets(verdict.reasons, width),
+    ]
+
+
+def _parts_block(run: Run, width: int) -> list[str]:
+    parts = measured_parts(run)
+    seen = [part for part in parts if part.share.value != 0 or part.share.high != 0]
+    lines = ["Where the time goes", *_part_lines(seen, width)]
+    unseen = [part.name for part in parts if part not in seen]
+    if unseen:
+        lines += _wrap(f"none seen: {', '.join(unseen)}", width, "  ")
+    note = compute_note(run)
+    if note:
+        lines += _wrap(note, width, "  ")
+    missing = missing_words(run)
+    if missing:
+        lines += _wrap(f"not measured: {missing}", width, "  ")
+    return lines
+
+
+def _part_lines(parts: Sequence[Part], width: int) -> list[str]:
+    rows = [(part.name, percent(part.share), interval(part.share)) for part in parts]
+    table = _table(rows, right=(1, 2), indent="  ", keep_end=True)
+    room = width - max((len(line) for line in table), default=0) - 2
+    if room < _SHORTEST_BAR:
+        return table
+    return [
+        f"{line}  {share_bar(known(part.share) or 0.0, room)}".rstrip()
+        for line, part in zip(table, parts, strict=True)
+    ]
+
+
+def _remedies_block(run: Run, width: int) -> list[str]:
+    if not run.remedies:
+        return []
+    lines = ["What to try"]
+    for rank, remedy in enumerate(run.remedies, start=1):
+        lines += _remedy_lines(run, remedy, f"  {rank}. ", width)
+    return lines
+
+
+def _remedy_lines(run: Run, remedy: Remedy, lead: str, width: int) -> list[str]:
+    title, gain = sentence(remedy.title), prediction(run, remedy)
+    indent = " " * len(lead)
+    room = width - len(lead) - len(gain)
+    if len(title) + 2 <= room:
+        lines = [f"{lead}{title}{gain:>{width - len(lead) - len(title)}}"]
+    else:
+        lines = [*_wrap(title, width, lead, indent), *_wrap(gain, width, indent)]
+    return lines + _wrap(sentence(remedy.how), width, indent)
+
+
+def _list_block(title: str, items: Sequence[str], width: int) -> list[str]:
+    return [title, *_bullets(items, width)] if items else []
+
+
+def _facts_block(run: Run, width: int) -> list[str]:
+    memory = memory_words(run)
+    facts = [
+        ("Steps", steps_words(run)),
+        ("", step_time_words(run)),
+        *([("Memory", memory)] if memory else []),
+        *(("Loader", loader_words(loader)) for loader in run.loaders),
+        ("Device", f"{device_words(run.device)}; {clock_words(run)}"),
+        ("Overhead", overhead_words(run)),
+    ]
+    return [line for name, words in facts for line in _wrap(words, width, f"{name:<10}", " " * 10)]
+
+
+def _bullets(items: Iterable[str], width: int) -> list[str]:
+    return [line for item in items for line in _wrap(sentence(item), width, "  - ", "    ")]
+
+
+def _doubt_lines(doubts: Sequence[str]) -> list[str]:
+    return ["", *doubts] if doubts else []
+
+
+def _wrap(words: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    after = first if rest is None else rest
+    return textwrap.wrap(words, width, initial_indent=first, subsequent_indent=after, break_on_hyphens=False)
+
+
+def _table(
+    rows: Sequence[Sequence[str]], right: tuple[int, ...] = (), indent: str = "", keep_end: bool = False
+) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligns = [">" if column in right else "<" for column in range(len(widths))]
+    lines = []
+    for row in rows:
+        cells = (f"{cell:{side}{wide}}" for cell, side, wide in zip(row, aligns, widths, strict=True))
+        line = indent + "  ".join(cells)
+        lines.append(line if keep_end else line.rstrip())
+    return lines
