@@ -113,6 +113,8 @@ def _size(
     else:
         label = "correctly sized"
         sentence = f"The device is busy and {_percent(peak / capacity)} of its memory is used."
+    if Part.HOST_GAP in evidence.missing and facts.device.kind != "cpu":
+        doubts.append("Whether the device waits for the host inside the step was not measured.")
     reasons = [_below(f) for f in findings]
     return Verdict(label, strength, sentence, tuple(reasons), (), _near(findings, limits), tuple(doubts))
 

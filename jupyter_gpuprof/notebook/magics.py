@@ -53,6 +53,7 @@ class GpuprofMagics(Magics):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
+        self._ip: Any = shell
         self._cells: list[_Cell] = []
         self._value: Any = None
 
@@ -65,10 +66,10 @@ class GpuprofMagics(Magics):
 
     def begin(self, line: str) -> None:
         """The cell begins."""
-        args = self._parse(self.shell.var_expand(line, depth=1))
+        args = self._parse(self._ip.var_expand(line, depth=1))
         if args.words:
             raise UsageError(f"%%gpuprof takes no {args.words[0]!r}: only options. See %gpuprof help.")
-        cell = _Cell(args, self.shell)
+        cell = _Cell(args, self._ip)
         self._cells.append(cell)
         cell.session.start()
 
@@ -135,7 +136,7 @@ class GpuprofMagics(Magics):
 
     def _run_directly(self, line: str, cell: str) -> Any:
         """Somebody called the magic as a function, so IPython does not run the cell: we do."""
-        shell: Any = self.shell
+        shell = self._ip
         tree = shell.transform_ast(shell.compile.ast_parse(shell.transform_cell(f"%%gpuprof {line}\n{cell}")))
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         exec(shell.compile(tree, "<profiled cell>", "exec"), shell.user_ns)

@@ -42,8 +42,8 @@ def training_threads(clock: str) -> int:
     return int(torch.get_num_threads()) if torch is not None and clock == "host" else 1
 
 
-def accelerator_in_use() -> Any | None:
-    """The accelerator this process already holds memory on, as a `torch.device`; never wakes one."""
+def awake_accelerator() -> Any | None:
+    """The accelerator that this process has already begun to use, as a `torch.device`; never wakes one."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "accelerator"):
         return None
@@ -51,11 +51,17 @@ def accelerator_in_use() -> Any | None:
         device = torch.accelerator.current_accelerator()
         if device is None or not _initialized(torch, device.type):
             return None
-        if not torch.accelerator.memory_allocated():
-            return None
         return torch.device(device.type, torch.accelerator.current_device_index())
     except Exception:
         return None
+
+
+def accelerator_in_use() -> Any | None:
+    """The accelerator on which this process holds memory, as a `torch.device`."""
+    device = awake_accelerator()
+    if device is None or not _ask(lambda: sys.modules["torch"].accelerator.memory_allocated(device)):
+        return None
+    return device
 
 
 def _initialized(torch: Any, kind: str) -> bool:
@@ -70,7 +76,7 @@ def describe_device(device: Any | None) -> Device:
         unknown = Missing("on a CPU the step's memory is the host's")
         return Device("cpu", _cpu_name(), usable_cores(), unknown, False)
     torch = sys.modules["torch"]
-    module = getattr(torch, device.type, None)
+    module: Any = getattr(torch, device.type, None)
     return Device(
         kind=device.type,
         name=_ask(lambda: str(module.get_device_name(device))) or device.type,
@@ -109,23 +115,24 @@ class PeakMemory:
 
     Args:
         device: a `torch.device`; None is the CPU.
+        fresh: nothing had been on the device before the run.
     """
 
-    def __init__(self, device: Any | None) -> None:
-        self._device = device if device is not None and device.type != "cpu" else None
-        self._before = self._read("max_memory_allocated")
+    def __init__(self, device: Any | None, *, fresh: bool = False) -> None:
+        self.device = device if device is not None and device.type != "cpu" else None
+        self._before = 0 if fresh else self._read("max_memory_allocated")
 
     def _read(self, name: str) -> int | None:
-        if self._device is None:
+        if self.device is None:
             return None
         torch = sys.modules["torch"]
         read = getattr(getattr(torch, "accelerator", None), name, None)
-        read = read or getattr(getattr(torch, self._device.type, None), name, None)
-        return _ask(lambda: int(read(self._device))) if read is not None else None
+        read = read or getattr(getattr(torch, self.device.type, None), name, None)
+        return _ask(lambda: int(read(self.device))) if read is not None else None
 
     def reading(self) -> tuple[Memory, str]:
         """The peaks in bytes, and a remark where they may be older than the run."""
-        if self._device is None:
+        if self.device is None:
             unknown = Missing("on a CPU the step's memory is the host's")
             return Memory(unknown, unknown), ""
         peak, reserved = self._read("max_memory_allocated"), self._read("max_memory_reserved")
@@ -146,7 +153,7 @@ def devices() -> list[str]:
     kind = _ask(lambda: accelerator.current_accelerator().type) if accelerator is not None else None
     if kind is None and torch.cuda.is_available():
         kind = "cuda"
-    module = getattr(torch, kind, None) if kind else None
+    module: Any = getattr(torch, kind, None) if kind else None
     for index in range(_ask(lambda: module.device_count()) or 0):
         device = describe_device(torch.device(kind, index))
         found.append(f"{kind}:{index} {device.name}{' (SIMULATED)' if device.simulated else ''}")

@@ -110,7 +110,7 @@ class Session:
         self.recorder.on_drain = self._on_drain
         if self.options.steps is not None:
             self.recorder.drain_at = 1  # so that the count is right at every step
-        self._memory = machine.PeakMemory(None)
+        self._memory = machine.PeakMemory(machine.awake_accelerator())
         hooks.push(self.recorder)
 
     def finish(self) -> Run:
@@ -149,7 +149,8 @@ class Session:
             return
         backend = torch_events(device)
         self._device = device
-        self._memory = machine.PeakMemory(device)
+        if self._memory.device != device:
+            self._memory = machine.PeakMemory(device, fresh=True)
         if backend is None:
             self._doubts.append(
                 f"Events of the {device.type} device cannot be timed here: times are the host's, "
@@ -222,6 +223,8 @@ class Session:
             missing=self._missing(blocks),
             sample_s=series.sample(),
         )
+        if self._device is None:
+            self._memory = machine.PeakMemory(None)
         memory, remark = self._memory.reading()
         device = machine.describe_device(self._device)
         facts = Facts(

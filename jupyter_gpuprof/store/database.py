@@ -74,7 +74,9 @@ def open_database(path: Path | None = None, remarks: list[str] | None = None) ->
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=10.0)
     try:
-        connection.execute("PRAGMA quick_check(1)").fetchone()
+        answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if answer != "ok":
+            raise sqlite3.DatabaseError(answer.splitlines()[-1])
         _migrate(connection)
     except BaseException:
         connection.close()
