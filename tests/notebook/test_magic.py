@@ -159,7 +159,8 @@ def test_bad_options_are_one_sentence_and_run_nothing(cells, options: str, sente
 
 
 def test_nested_magic_counts_nothing_twice(cells) -> None:
-    inner = "get_ipython().run_cell('%%gpuprof --quiet --name inner\\nfor x, y in DataLoader(Slow(), batch_size=2):\\n    train_step(x, y)\\n')\n"
+    cell = "%%gpuprof --quiet --name inner\n" + LOOP.replace("loss = ", "")
+    inner = f"get_ipython().run_cell({cell!r})\n"
     cells.run("%%gpuprof --quiet --name outer\n" + LOOP + inner + LOOP)
     outer, inner_run = load_run("outer"), load_run("inner")
     assert inner_run.steps.counted + inner_run.steps.warmup == 30

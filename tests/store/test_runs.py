@@ -11,7 +11,15 @@ import pytest
 from jupyter_gpuprof.errors import NewerSchemaError, RunFileError, RunNotFound
 from jupyter_gpuprof.records.reading import Estimate, Missing
 from jupyter_gpuprof.records.run import (
-    Between, Device, Memory, Overhead, Remedy, Run, Shares, Steps, Verdict,
+    Between,
+    Device,
+    Memory,
+    Overhead,
+    Remedy,
+    Run,
+    Shares,
+    Steps,
+    Verdict,
 )  # fmt: skip
 from jupyter_gpuprof.store.database import MIGRATIONS, open_database
 from jupyter_gpuprof.store.runs import find_run, load_run, read_run, recent_runs, save_run, write_run
