@@ -10,8 +10,7 @@ demo: $(VENV)/.demo  ## train on real images in a real notebook; the verdict, th
 	$(BIN)/python examples/demo.py
 
 test: lint  ## everything that CI checks
-	$(BIN)/python -m coverage run -m pytest -n 2 --dist loadfile
-	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report --skip-covered --skip-empty --fail-under 85
 
 quick: $(VENV)/.test  ## the tests that need no fresh process, kernel or framework

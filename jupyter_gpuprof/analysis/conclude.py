@@ -88,7 +88,7 @@ def _steps(
     warmup: NDArray[np.float64],
     warm_rows: int,
 ) -> Steps:
-    n = len(counted) * table.steps_per_row
+    n = max(0, table.steps - warm_rows * table.steps_per_row) if len(counted) else 0
     failed = min(facts.failed_steps, n)
     total_s = float(counted.sum())
     nothing = Missing("no step was counted")
@@ -97,7 +97,7 @@ def _steps(
     mean: Number = (total_s - float(counted[:, Part.VALIDATION].sum())) / n if n else nothing
     return Steps(
         counted=n - failed,
-        warmup=len(warmup) * table.steps_per_row,
+        warmup=table.steps - n,
         failed=failed,
         optimizer_steps=facts.optimizer_steps,
         typical_s=typical,

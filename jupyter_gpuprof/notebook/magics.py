@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -16,12 +16,11 @@ from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import GpuprofError
 from jupyter_gpuprof.notebook import output
 from jupyter_gpuprof.notebook.rewrite import CellRewriter, take_first_line
-from jupyter_gpuprof.records.run import Run
-from jupyter_gpuprof.session.profile import Options, Session, StopProfiling
-from jupyter_gpuprof.session.status import status_text
-from jupyter_gpuprof.store.runs import load_run, recent_runs, write_run
-from jupyter_gpuprof.views.html import compare_html, history_html, run_page
-from jupyter_gpuprof.views.text import compare_text, history_text
+
+# What a run needs (numpy, the analysis, the painters) is imported with the first run, inside the
+# functions: %load_ext stays quick.
+if TYPE_CHECKING:
+    from jupyter_gpuprof.records.run import Run
 
 HELP = """\
 %%gpuprof [options]        profile this cell, unchanged
@@ -49,8 +48,6 @@ Options of %%gpuprof:
 class GpuprofMagics(Magics):
     """Profile a training cell: what the step is bound by, and what fixes it."""
 
-    StopProfiling = StopProfiling
-
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._ip: Any = shell
@@ -63,6 +60,13 @@ class GpuprofMagics(Magics):
     def profiling(self) -> bool:
         """Whether a cell is being profiled."""
         return bool(self._cells)
+
+    @property
+    def StopProfiling(self) -> type[BaseException]:
+        """What ends a cell with ``--steps``."""
+        from jupyter_gpuprof.session.profile import StopProfiling
+
+        return StopProfiling
 
     def begin(self, line: str) -> None:
         """The cell begins."""
@@ -92,6 +96,8 @@ class GpuprofMagics(Magics):
         return value
 
     def _parse(self, line: str) -> Any:
+        from jupyter_gpuprof.session.profile import Options
+
         args = parse_argstring(self.gpuprof, line)
         try:
             args.options = Options(args.name, args.warmup, args.steps)
@@ -145,6 +151,11 @@ class GpuprofMagics(Magics):
         return eval(shell.compile(ast.Expression(last.value), "<profiled cell>", "eval"), shell.user_ns)
 
     def _line(self, line: str) -> Run | None:
+        from jupyter_gpuprof.session.status import status_text
+        from jupyter_gpuprof.store.runs import load_run, recent_runs
+        from jupyter_gpuprof.views.html import compare_html, history_html
+        from jupyter_gpuprof.views.text import compare_text, history_text
+
         words = self._parse(line).words
         try:
             match words:
@@ -172,6 +183,8 @@ class _Cell:
     """One profiled cell: its session, its live line, what to write at the end."""
 
     def __init__(self, args: Any, shell: Any) -> None:
+        from jupyter_gpuprof.session.profile import Session
+
         self._args = args
         live = not (args.quiet or args.no_live)
         self._line = output.LiveLine(shell) if live else None
@@ -195,6 +208,8 @@ class _Cell:
             print(f"gpuprof: the report failed ({type(error).__name__}: {error}).", file=sys.stderr)
 
     def _write(self, run: Run) -> None:
+        from jupyter_gpuprof.store.runs import write_run
+
         for path, write in ((self._args.json, write_run), (self._args.html, _write_page)):
             if path is None:
                 continue
@@ -205,6 +220,8 @@ class _Cell:
 
 
 def _write_page(run: Run, path: Path) -> None:
+    from jupyter_gpuprof.views.html import run_page
+
     path.write_text(run_page(run), encoding="utf-8")
 
 

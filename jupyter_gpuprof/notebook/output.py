@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_gpuprof.records.run import Run
-from jupyter_gpuprof.session.profile import Progress
-from jupyter_gpuprof.views.live import live_text
+if TYPE_CHECKING:
+    from jupyter_gpuprof.records.run import Run
+    from jupyter_gpuprof.session.profile import Progress
+
+
+_RUN = ("jupyter_gpuprof.records.run", "Run")
 
 
 def report_bundle(run: Run) -> dict[str, str]:
@@ -24,12 +27,15 @@ def register(shell: Any) -> None:
     def bundle(run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return report_bundle(run)
 
-    shell.display_formatter.mimebundle_formatter.for_type(Run, bundle)
+    # By name: loading the extension does not import what a report needs.
+    shell.display_formatter.mimebundle_formatter.for_type_by_name(*_RUN, bundle)
 
 
 def unregister(shell: Any) -> None:
     """Undo `register`."""
-    shell.display_formatter.mimebundle_formatter.pop(Run, None)
+    formatter = shell.display_formatter.mimebundle_formatter
+    formatter.deferred_printers.pop(_RUN, None)
+    formatter.pop(".".join(_RUN), None)
 
 
 class LiveLine:
@@ -49,6 +55,8 @@ class LiveLine:
 
     def show(self, progress: Progress) -> None:
         """Show where the run is."""
+        from jupyter_gpuprof.views.live import live_text
+
         self._write(live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup))
 
     def finish(self, text: str) -> None:

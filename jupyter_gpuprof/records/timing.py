@@ -48,6 +48,7 @@ class StepTable:
         seconds: shape (blocks, parts), each >= 0; a row's sum is the wall time of its steps.
         steps_per_row: how many steps each row sums (1 unless the run was long).
         missing: why a part has no number, for the parts that were not measured (their column is 0).
+        steps: how many steps all rows hold (the last row may hold more than the others).
         sample_s: durations of single steps, a sample spread over the run, without the time between
             steps; shape (n,).
     """
@@ -55,7 +56,12 @@ class StepTable:
     seconds: NDArray[np.float64]
     steps_per_row: int
     missing: dict[Part, str] = field(default_factory=dict)
+    steps: int = -1
     sample_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            object.__setattr__(self, "steps", len(self.seconds) * self.steps_per_row)
 
     @property
     def total_s(self) -> float:

@@ -221,6 +221,7 @@ class Session:
             seconds=blocks[:, :PARTS],
             steps_per_row=series.block_size,
             missing=self._missing(blocks),
+            steps=series.steps,
             sample_s=series.sample(),
         )
         if self._device is None:
@@ -288,7 +289,7 @@ class Session:
         return tuple(sorted(loaders, key=lambda loader: loader.role))
 
     def _overhead(self, table: StepTable) -> Overhead:
-        steps = len(table.seconds) * table.steps_per_row
+        steps = table.steps
         if not steps or not table.total_s:
             unknown: Number = Missing("no step was seen")
             return Overhead(unknown, unknown)
