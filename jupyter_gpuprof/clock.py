@@ -21,3 +21,8 @@ def now_s() -> float:
 def utc_now() -> str:
     """The date and time in UTC, ISO 8601 with seconds."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def unix_ns() -> int:
+    """Wall-clock time in nanoseconds since 1970, the clock of Kineto's traces."""
+    return time.time_ns()

@@ -82,7 +82,8 @@ def length_per_window(disjoint: Spans, edges: NDArray[np.int64]) -> NDArray[np.i
     begun = np.searchsorted(starts, edges, side="right")  # spans that began by each edge
     length_of_first = np.concatenate(([0], np.cumsum(ends - starts)))
     still_to_come = np.maximum(ends[begun - 1] - edges, 0) * (begun > 0)
-    return np.diff(length_of_first[begun] - still_to_come)
+    covered: NDArray[np.int64] = np.diff(length_of_first[begun] - still_to_come)
+    return covered
 
 
 def _combine(a: Spans, b: Spans, keep: Callable[[_Mask, _Mask], _Mask]) -> Spans:

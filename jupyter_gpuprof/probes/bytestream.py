@@ -9,7 +9,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from jupyter_gpuprof.errors import TraceError
 
@@ -126,7 +126,7 @@ def _streams_of(
         return
     empty = True
     try:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK_BYTES) as archive:
+        with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", bufsize=_BLOCK_BYTES) as archive:
             for member in archive:
                 file_name = Path(member.name).name
                 if not (member.isfile() and file_name.endswith(_TRACE_ENDINGS) and _is_visible(file_name)):

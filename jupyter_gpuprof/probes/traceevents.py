@@ -50,7 +50,9 @@ class TraceCollector:
         self._roles: dict[tuple[str, Category], Role] = {}
         self._ops = _Rows(columns=5)
         self._host_ops = _Rows(columns=0)
-        self._marks = {role: _Rows(columns=2) for role in (Role.STEP, Role.LOADER, Role.OPTIMIZER, Role.COLLECTIVE)}
+        self._marks = {
+            role: _Rows(columns=2) for role in (Role.STEP, Role.LOADER, Role.OPTIMIZER, Role.COLLECTIVE)
+        }
 
     def add(self, events: list[Event]) -> None:
         """Take the next events, in any order."""
@@ -117,7 +119,7 @@ class TraceCollector:
             host_op_ns=host_op_ns,
             events=self._events,
             complete=complete,
-            notes=tuple(self._notes(unreadable, complete)),
+            notes=tuple(self._notes(header, unreadable, complete, len(ops))),
         )
 
     def _name_id(self, name: str) -> int:
@@ -141,21 +143,26 @@ class TraceCollector:
         return kind, device, stream, self._name_id(event.name), collective_id
 
     def _device(self, header: dict[str, Any], ops: GpuOps) -> Device:
-        if not len(ops) and not self._runtime_calls and not self._on_gpu:
-            return Device("cpu", "CPU", 1, Missing("a trace does not tell the memory of a CPU"), simulated=False)
+        listed = _listed_devices(header)
+        if not len(ops) and not self._used_gpu:
+            unknown = Missing("a trace does not tell the memory of a CPU")
+            return Device("cpu", "CPU", 1, unknown, simulated=False)
         used = Counter(ops.device.tolist()).most_common()
-        listed = header.get("deviceProperties")
-        listed = listed if isinstance(listed, list) else []
-        properties = {p.get("id"): p for p in listed if isinstance(p, dict)}.get(used[0][0] if used else 0, {})
+        properties = listed.get(used[0][0] if used else 0, {})
         name = str(properties.get("name") or "unknown")
         memory = _integer(properties.get("totalGlobalMem"), 0)
         return Device(
             kind=device_kind(name, next(iter(self._runtime_calls), "")),
             name=name,
             count=len(used),
-            memory_bytes=memory if memory > 0 else Missing("the trace does not tell the memory of its device"),
+            memory_bytes=memory if memory > 0 else Missing("the trace does not tell its device's memory"),
             simulated=False,
         )
+
+    @property
+    def _used_gpu(self) -> bool:
+        """Whether the job used a GPU, by what its host did."""
+        return bool(self._runtime_calls) or self._on_gpu
 
     def _why_empty(self, complete: bool) -> str:
         if not self._events:
@@ -163,12 +170,15 @@ class TraceCollector:
         what = "holds no gpu ops, no host ops and no step marks, so there is nothing to judge"
         return what if complete else f"is cut off; what could be read {what}"
 
-    def _notes(self, unreadable: int, complete: bool) -> list[str]:
+    def _notes(self, header: dict[str, Any], unreadable: int, complete: bool, ops: int) -> list[str]:
         notes = []
+        listed = len(_listed_devices(header))
+        if listed and not ops and not self._used_gpu:
+            notes.append(f"{self._source} lists {listed} GPUs but shows no work on them: the CPU is judged.")
         if not complete:
             notes.append(
-                f"{self._source} is cut off: {self._events} events could be read, others are missing, so the"
-                " device worked at least as long as stated and idled at most as long."
+                f"{self._source} is cut off: {self._events} events could be read. Ops of any step may be"
+                " missing, so the device worked at least as long as stated."
             )
         for count, what in (
             (unreadable, "could not be read"),
@@ -221,6 +231,12 @@ def _nanoseconds(microseconds: tuple[float, ...]) -> NDArray[np.int64]:
         us = us.astype(np.float64)
     possible = np.abs(us) < _LONGEST_US
     return np.where(possible, np.rint(np.where(possible, us, 0) * 1000), _NO_TIME).astype(np.int64)
+
+
+def _listed_devices(header: dict[str, Any]) -> dict[Any, dict[str, Any]]:
+    """The properties of the machine's devices by their index."""
+    listed = header.get("deviceProperties")
+    return {p.get("id"): p for p in listed if isinstance(p, dict)} if isinstance(listed, list) else {}
 
 
 def _gpu_ops(span_ns: NDArray[np.int64], columns: NDArray[np.int64]) -> GpuOps:

@@ -19,8 +19,8 @@ def read_traces(paths: Iterable[str | PathLike[str]], progress: Progress | None 
     Args:
         paths: files (``.json``, ``.json.gz``, ``.tar.gz`` of ranks, told apart by their content) and
             folders of such files.
-        progress: called with the bytes read so far and the bytes of all files, some thousand times at most
-            per gigabyte.
+        progress: called with the bytes read so far and the bytes of all files, for each block that is read
+            (64 KiB to 1 MiB); what it raises ends the reading.
 
     Returns:
         The ranks by rank, those without one last, by name. A file of a folder or an archive that is no
@@ -54,7 +54,12 @@ def read_traces(paths: Iterable[str | PathLike[str]], progress: Progress | None 
 def _read_rank(source: str, stream: ByteStream) -> RankTrace:
     events = TraceEvents(stream.read, source)
     collector = TraceCollector(source)
-    for some in events:
-        collector.add(some)
+    try:
+        for some in events:
+            collector.add(some)
+    except TraceError as error:
+        if stream.cut_off:
+            raise TraceError(f"{source} is cut off or damaged: nothing could be read of it.") from error
+        raise
     complete = not (events.cut_off or stream.cut_off)
     return collector.finish(events.header, events.unreadable, complete)

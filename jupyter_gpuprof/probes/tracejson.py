@@ -16,6 +16,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,7 +26,7 @@ from jupyter_gpuprof.errors import TraceError
 
 BLOCK_BYTES = 1 << 20
 #: A file that has no event in so many bytes is no trace; what precedes the events is small.
-_ENOUGH_BYTES = 64 * BLOCK_BYTES
+_ENOUGH_BYTES = 16 * BLOCK_BYTES
 #: Where some events are broken, longer ones are taken for broken.
 _LONGEST_EVENT_BYTES = 1 << 16
 _CUTS_TO_TRY = 2
@@ -83,6 +85,7 @@ class TraceEvents:
     Args:
         read: the next bytes of the file, at most so many; none at its end.
         source: the file's name, for messages.
+        block_bytes: how much is read at a time.
 
     After the last list: `header` is complete, `unreadable` events were left out, and `cut_off` tells
     that the JSON stopped before its end.
@@ -91,8 +94,8 @@ class TraceEvents:
         TraceError: while iterating, when this is no trace.
     """
 
-    def __init__(self, read: Callable[[int], bytes], source: str) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[int], bytes], source: str, block_bytes: int = BLOCK_BYTES) -> None:
+        self._read = partial(read, block_bytes)
         self._source = source
         self.header: dict[str, Any] = {}
         self.unreadable = 0
@@ -100,7 +103,7 @@ class TraceEvents:
 
     def __iter__(self) -> Iterator[list[Event]]:
         opening, rest = self._open()
-        while block := self._read(BLOCK_BYTES):
+        while block := self._read():
             rest += block
             events, rest = self._up_to_a_cut(rest)
             if events:
@@ -110,7 +113,7 @@ class TraceEvents:
     def _open(self) -> tuple[bytes, bytes]:
         """Read up to the first event: what opens the list, and the bytes that follow."""
         start = b""
-        while block := self._read(BLOCK_BYTES):
+        while block := self._read():
             start = (start + block).removeprefix(b"\xef\xbb\xbf").lstrip()
             if start[:1] == b"[":
                 return b"[", start[1:]
@@ -120,22 +123,18 @@ class TraceEvents:
                 if self._add_header(start[: key.end()] + b"]}"):
                     return b'{"traceEvents":[', start[key.end() :]
             if len(start) > _ENOUGH_BYTES:
-                break
+                raise TraceError(f"{self._source} is no trace: it does not begin like one.")
         if not start:
             raise TraceError(f"{self._source} is empty.")
         raise TraceError(f"{self._source} {_why_no_events(start)}.")
 
     def _add_header(self, text: bytes) -> bool:
         """Take what the trace says about itself from a JSON object; whether it was one."""
-        try:
-            fields = _ANY.decode(text)
-        except _BROKEN:
-            try:
-                fields = _ANY.decode(_clean(text))
-            except _BROKEN:
-                return False
-        self._merge_header(fields)
-        return True
+        for repair in (bytes, _clean):
+            with suppress(*_BROKEN):
+                self._merge_header(_ANY.decode(repair(text)))
+                return True
+        return False
 
     def _merge_header(self, fields: dict[str, Any]) -> None:
         self.header |= {name: fields[name] for name in _HEADER_FIELDS if fields.get(name) is not None}
@@ -158,53 +157,41 @@ class TraceEvents:
         if opening == b"[":
             text = text.rstrip()
             self.cut_off = not text.endswith(b"]")
-            events = self._decode(text, len(text.removesuffix(b"]")))
-            return self._last_of_broken(text) if events is None else events
+            return self._last_events(text.removesuffix(b"]"))
         for repair in (bytes, _clean):
-            try:
-                header = _HEADER.decode(opening + repair(text))
-            except _BROKEN:
-                continue
-            self._merge_header({name: getattr(header, name) for name in _HEADER_FIELDS})
-            return header.traceEvents
-        self.cut_off = True
-        return self._last_of_broken(text)
-
-    def _last_of_broken(self, text: bytes) -> list[Event]:
-        """The events of last bytes that are not what JSON ends with."""
+            whole = opening + repair(text)
+            with suppress(*_BROKEN):
+                header = _HEADER.decode(whole)
+                self._merge_header({name: getattr(header, name) for name in _HEADER_FIELDS})
+                return header.traceEvents
+            with suppress(*_BROKEN):
+                fields = _ANY.decode(whole)
+                self._merge_header(fields)
+                return self._by_field(fields["traceEvents"])
         end = text.rfind(b"]")
-        closes_events = text[:end].rstrip().endswith(b"}")
-        if closes_events and self._add_header(b"{" + text[end + 1 :].strip().removeprefix(b",")):
-            self.cut_off = False  # the end is there, so one of the events is broken
-            text = text[:end]
-        ends = [match.end() for match in _END_OF_EVENT.finditer(text)]
-        for end in reversed(ends[-_CUTS_TO_TRY:]):
-            events = self._decode(text, end)
-            if events is not None:
-                return events
-        events, rest = self._one_by_one(text)
-        self.unreadable += bool(rest.strip()) and not self.cut_off
-        return events
+        closes_events = text[: max(end, 0)].rstrip().endswith(b"}")
+        after = text[end + 1 :].strip().removeprefix(b",")
+        self.cut_off = not (closes_events and self._add_header(b"{" + after))
+        return self._last_events(text if self.cut_off else text[:end])
+
+    def _last_events(self, text: bytes) -> list[Event]:
+        """The events of the list's last bytes, of which something may be broken or missing."""
+        events = self._decode(text, len(text))
+        if events is None and self.cut_off:
+            ends = [match.end() for match in _END_OF_EVENT.finditer(text)]
+            events = self._decode(text, ends[-1]) if ends else []
+        return self._one_by_one(text, to_the_end=True)[0] if events is None else events
 
     def _decode(self, text: bytes, end: int) -> list[Event] | None:
         """The events of the comma-separated JSON objects ``text[:end]``; None when they are not JSON."""
         listed = b"".join((b"[", memoryview(text)[:end], b"]"))
-        try:
-            return _EVENTS.decode(listed)
-        except msgspec.ValidationError:
-            pass
-        except _BROKEN:
-            listed = _clean(listed)
-            try:
+        for repair in (bytes, _clean):
+            listed = repair(listed)
+            with suppress(*_BROKEN):
                 return _EVENTS.decode(listed)
-            except msgspec.ValidationError:
-                pass
-            except _BROKEN:
-                return None
-        try:
-            return self._by_field(_ANY.decode(listed))
-        except _BROKEN:
-            return None
+            with suppress(*_BROKEN):
+                return self._by_field(_ANY.decode(listed))
+        return None
 
     def _by_field(self, items: list[Any]) -> list[Event]:
         """Events of which a field has an unusual type."""
@@ -212,24 +199,27 @@ class TraceEvents:
         self.unreadable += len(items) - len(events)
         return events
 
-    def _one_by_one(self, text: bytes) -> tuple[list[Event], bytes]:
+    def _one_by_one(self, text: bytes, to_the_end: bool = False) -> tuple[list[Event], bytes]:
         """The events of a text of which some are no JSON, and the bytes after the last one."""
         events: list[Event] = []
-        begin, starts = 0, [0]
-        for cut in _BETWEEN_EVENTS.finditer(text):
-            starts.append(cut.end())
-            # From where the pending event begins (an event may hold objects), else this piece alone.
-            for start in dict.fromkeys((begin, starts[-2])):
-                found = self._decode(text[start : cut.start() + 1], cut.start() + 1 - start)
+        begin = piece = 0  # where the next event begins, and where the piece before the next cut does
+        cuts = [(match.start() + 1, match.end()) for match in _BETWEEN_EVENTS.finditer(text)]
+        for end, after in (*cuts, (len(text), len(text))) if to_the_end else cuts:
+            # An event may hold objects, and so be several pieces; if one is broken, the next is whole.
+            for start in dict.fromkeys((begin, piece)):
+                found = self._decode(text[start:end], end - start)
                 if found is not None:
                     self.unreadable += start != begin
                     events += found
-                    begin = cut.end()
+                    begin = after
                     break
             else:
-                if cut.end() - begin > _LONGEST_EVENT_BYTES:
+                if after - begin > _LONGEST_EVENT_BYTES:
                     self.unreadable += 1
-                    begin = cut.end()
+                    begin = after
+            piece = after
+        if to_the_end and not self.cut_off:
+            self.unreadable += begin < len(text)
         return events, text[begin:]
 
 
@@ -252,12 +242,16 @@ def _clean(text: bytes) -> bytes:
 def _event(fields: dict[str, Any]) -> Event:
     args = fields.get("args")
     args = args if isinstance(args, dict) else {}
+    ph, cat, name = (str(fields.get(key) or "") for key in ("ph", "cat", "name"))
     return Event(
-        *(str(fields.get(name) or "") for name in ("ph", "cat", "name")),
-        *(_number(fields.get(name)) for name in ("ts", "dur")),
+        ph=ph,
+        cat=cat,
+        name=name,
+        ts=_number(fields.get("ts")),
+        dur=_number(fields.get("dur")),
         pid=fields.get("pid"),
         tid=fields.get("tid"),
-        args=Args(*(args.get(name) for name in Args.__struct_encode_fields__)),
+        args=Args(*(args.get(key) for key in Args.__struct_encode_fields__)),
     )
 
 

@@ -59,7 +59,8 @@ _COMMUNICATION = re.compile(
 )
 _COPY = re.compile(r"Memcpy|Memset|__amd_rocclr_(?:copy|fill)Buffer")
 _COLLECTIVE = re.compile(
-    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce|send|recv", re.IGNORECASE
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce|send|recv",
+    re.IGNORECASE,
 )
 _HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc|oneccl):")
 _STARTS_COLLECTIVE = re.compile(r"c10d::|record_param_comms|(?:nccl|rccl|xccl):")
