@@ -45,8 +45,11 @@ def conclude(table: StepTable, facts: Facts, limits: Thresholds | None = None) -
     warm_rows = _warmup_rows(table, facts, workers, prefetch)
     warmup, counted = table.seconds[:warm_rows], table.seconds[warm_rows:]
     block = max(1, block_length(workers) // table.steps_per_row)
-    evidence = Evidence(resample(counted, block), table.missing)
-    halves = [Evidence(resample(half, block), table.missing) for half in halves_of(counted) if len(half)]
+    skew = (facts.exposed_skew_ratio, facts.late_rank)
+    evidence = Evidence(resample(counted, block), table.missing, *skew)
+    halves = [
+        Evidence(resample(half, block), table.missing, *skew) for half in halves_of(counted) if len(half)
+    ]
     steps = _steps(table, facts, counted, warmup, warm_rows)
     verdict = judge(evidence, halves, steps, facts, limits)
     shares = _shares(evidence.resampled, table.missing, bool(len(counted)))

@@ -17,6 +17,7 @@ from jupyter_gpuprof.analysis.collectives import Match, match_collectives
 from jupyter_gpuprof.analysis.intervals import difference, length_per_window, union
 from jupyter_gpuprof.analysis.trace_breakdown import activity_of, step_numbers
 from jupyter_gpuprof.errors import TraceError
+from jupyter_gpuprof.records.ranks import RankRow
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.timing import Part, StepTable
 from jupyter_gpuprof.records.trace import Breakdown, Collectives, RankComparison, RankRow, RankTrace, TraceSet

@@ -146,7 +146,18 @@ def _host(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
 
 
 def _communication(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
+    late: list[Remedy] = []
+    if evidence.late_rank is not None and evidence.skew_ratio > 1 - WORTH:
+        late.append(
+            Remedy(
+                "communication.late-rank",
+                f"Find what makes rank {evidence.late_rank} late for the collectives",
+                cost.mean_s * (1 - evidence.skew_ratio),
+                "the mean step less the exposed waiting for late ranks: the most it can give",
+            )
+        )
     return [
+        *late,
         Remedy(
             "communication.hide",
             "Fewer devices, a larger batch per device, or accumulation with no_sync()",

@@ -37,10 +37,12 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The sums behind a verdict and which parts were not measured."""
+    """The sums behind a verdict, which parts were not measured, and how far ranks wait for a late one."""
 
     resampled: Resampled
     missing: dict[Part, str]
+    skew_ratio: float = 0.0
+    late_rank: int | None = None
 
     def share(self, *parts: Part) -> Estimate | Missing:
         """Share of the judged time of those of `parts` that were measured; missing if none was."""
@@ -115,6 +117,12 @@ def communication_rule(evidence: Evidence, limits: Thresholds) -> Finding | None
     if isinstance(share, Missing):
         return None
     cause = "communication that no computation hides"
+    transfer = share.value - evidence.skew_ratio
+    if evidence.late_rank is not None and transfer <= limits.communication:
+        cause = (
+            f"waiting in collectives for rank {evidence.late_rank}, which enters last "
+            f"(the transfer alone: {100 * max(0.0, transfer):.1f} %)"
+        )
     return Finding("communication-bound", share, limits.communication, limits.communication_strong, cause)
 
 

@@ -82,6 +82,8 @@ class Resampled:
         if whole <= 0:
             return Estimate(0.0, 0.0, 0.0)
         value = float(self.sums[numerator].sum() / whole)
+        if len(self.draws) < 2:  # one row has no spread to tell
+            return Estimate(value, 0.0, 1.0)
         wholes = self.draws[:, denominator].sum(axis=1)
         shares = self.draws[:, numerator].sum(axis=1) / np.where(wholes > 0, wholes, 1.0)
         low, high = np.percentile(shares, (2.5, 97.5))

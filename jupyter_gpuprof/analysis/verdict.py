@@ -46,9 +46,18 @@ def judge(
             f"Only {steps.total_s:.1f} s were counted; {limits.doubted_seconds:.0f} s make it firm."
         )
 
-    passing = sorted((f for f in findings if f.passes), key=lambda f: -f.share.value)
-    straddling = [f for f in findings if f.straddles and not f.passes]
+    if not facts.live and steps.counted < limits.few_steps:
+        # A stored trace cannot be run longer: the label stands on the values, the doubt is printed.
+        passing = [f for f in findings if f.share.value > f.threshold]
+        straddling: list[Finding] = []
+        halves = ()
+    else:
+        passing = [f for f in findings if f.passes]
+        straddling = [f for f in findings if f.straddles]
+    passing.sort(key=lambda f: -f.share.value)
     if passing:
+        if Part.INPUT in evidence.missing and passing[0].label == "host-bound":
+            doubts.append(f"Some of it may be waiting for input: {evidence.missing[Part.INPUT]}.")
         return _bound(passing, findings, halves, doubts, limits)
     if straddling:
         return _unclear(_straddle(straddling[0]), findings, [*doubts, "Run more steps."], limits)

@@ -8,10 +8,15 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import GpuprofError, UsageError
 from jupyter_gpuprof.records.run import Run
+
+if TYPE_CHECKING:
+    from jupyter_gpuprof.session.profile import Progress
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,6 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_outputs(show)
     show.set_defaults(act=_show)
 
+    trace = commands.add_parser("trace", help="the verdict on stored traces of torch.profiler")
+    trace.add_argument("files", nargs="+", type=Path, help="traces, archives or folders of ranks")
+    trace.add_argument("--name", default="", help="how to call the run (default: the first file's name)")
+    _add_outputs(trace)
+    trace.set_defaults(act=_trace)
+
     history = commands.add_parser("history", help="the runs that were saved, newest first")
     history.set_defaults(act=_history)
 
@@ -74,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the run as JSON")
     parser.add_argument("--html", type=Path, metavar="PATH", help="also write the report as an HTML page")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="PATH", help="also write the gpu ops as an HTML page to zoom into"
+    )
 
 
 def _steps_or_auto(text: str) -> int | None:
@@ -110,18 +124,13 @@ def _exit_status(raised: BaseException | None) -> int:
     return 130 if isinstance(raised, KeyboardInterrupt) else 1
 
 
-class _LiveLine:
+class _Line:
     """One line on the terminal, updated in place."""
 
     def __init__(self) -> None:
         self._width = 0
 
-    def show(self, progress: object) -> None:
-        from jupyter_gpuprof.session.profile import Progress
-        from jupyter_gpuprof.views.live import live_text
-
-        assert isinstance(progress, Progress)
-        text = live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup)
+    def write(self, text: str) -> None:
         print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
         self._width = len(text)
 
@@ -129,11 +138,54 @@ class _LiveLine:
         print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
 
 
+class _LiveLine(_Line):
+    """Where a run is."""
+
+    def show(self, progress: Progress) -> None:
+        from jupyter_gpuprof.views.live import live_text
+
+        self.write(live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup))
+
+
+class _ReadingLine(_Line):
+    """How far a file is read, and for how long it will take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began_s = self._shown_s = clock.now_s()
+
+    def show(self, done_bytes: int, total_bytes: int) -> None:
+        from jupyter_gpuprof.views.live import reading_text
+
+        now_s = clock.now_s()
+        if now_s - self._shown_s >= 0.25:
+            self._shown_s = now_s
+            self.write(reading_text(done_bytes, total_bytes, now_s - self._began_s))
+
+
 def _show(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.store.runs import load_run
 
     _check_outputs(args)
     run = load_run(args.run)
+    _print_report(run)
+    _write_outputs(run, args)
+    return 0
+
+
+def _trace(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.session.trace import trace_run
+
+    _check_outputs(args)
+    bar = _ReadingLine() if sys.stderr.isatty() else None
+    try:
+        run = trace_run(args.files, name=args.name, progress=bar.show if bar else None)
+    except KeyboardInterrupt:
+        print("jupyter gpuprof: stopped; nothing was saved.", file=sys.stderr)
+        return 130
+    finally:
+        if bar:
+            bar.clear()
     _print_report(run)
     _write_outputs(run, args)
     return 0
@@ -172,25 +224,33 @@ def _print_report(run: Run) -> None:
 
 def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse before an hour of training what could not be written after it."""
-    for path in (args.json, args.html):
+    for path in (args.json, args.html, args.timeline):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise UsageError(f"{path} cannot be written.", "Name a file in a folder that exists.")
+
+
+def _timeline_page(run: Run) -> str:
+    from jupyter_gpuprof.views.timeline import timeline_page
+
+    return timeline_page(run)
 
 
 def _write_outputs(run: Run, args: argparse.Namespace) -> None:
     from jupyter_gpuprof.views.html import run_page
 
-    texts = {
-        args.json: lambda: json.dumps(run.to_dict(), indent=2) + "\n",
-        args.html: lambda: run_page(run),
-    }
-    for path, text in texts.items():
+    texts = (
+        (args.json, lambda: json.dumps(run.to_dict(), indent=2) + "\n"),
+        (args.html, lambda: run_page(run)),
+        (args.timeline, lambda: _timeline_page(run)),
+    )
+    for path, text in texts:
         if path is None:
             continue
         try:
             path.write_text(text(), encoding="utf-8")
-        except OSError as error:
-            print(f"jupyter gpuprof: {path} was not written: {error.strerror}.", file=sys.stderr)
+        except (OSError, ImportError, GpuprofError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            print(f"jupyter gpuprof: {path} was not written: {why}", file=sys.stderr)
 
 
 if __name__ == "__main__":

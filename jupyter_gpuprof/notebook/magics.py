@@ -29,14 +29,17 @@ HELP = """\
 %gpuprof history           the runs that were saved
 %gpuprof compare A B       two runs side by side; A and B are run ids, names, files or "last"
 %gpuprof show RUN          the report of a run id, name or file
+%gpuprof trace FILE...     the verdict on stored traces: files, archives, folders of ranks
+%gpuprof timeline RUN      its gpu ops, to zoom into
 %gpuprof help              this text
 
-Options of %%gpuprof:
+Options of %%gpuprof (and of %gpuprof trace: --name, --json, --html, --timeline):
   --name N                 how to call the run
   --warmup auto|K          steps to leave out at the beginning (default: auto)
   --steps N                end the cell cleanly after N counted steps
   --json PATH              also write the run as JSON
   --html PATH              also write the report as an HTML page
+  --timeline PATH          also write the gpu ops as an HTML page to zoom into
   --quiet                  show nothing; the run is saved all the same
   --no-live                no live line while the cell runs
   --kernels auto|off|K     steps of the gpu op window (none on a CPU)
@@ -108,7 +111,11 @@ class GpuprofMagics(Magics):
     # -- the magics ------------------------------------------------------------------------------
 
     @magic_arguments()
-    @argument("words", nargs="*", help="Of %%gpuprof only: last, history, compare A B, show RUN, help.")
+    @argument(
+        "words",
+        nargs="*",
+        help="Of %%gpuprof only: last, history, compare A B, show RUN, trace FILE..., timeline RUN, help.",
+    )
     @argument("--name", default="", help="How to call the run.")
     @argument(
         "--warmup",
@@ -120,6 +127,13 @@ class GpuprofMagics(Magics):
     @argument("--steps", type=int, default=None, help="End the cell cleanly after so many counted steps.")
     @argument("--json", type=Path, default=None, metavar="PATH", help="Also write the run as JSON.")
     @argument("--html", type=Path, default=None, metavar="PATH", help="Also write the report as HTML.")
+    @argument(
+        "--timeline",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="Also write the gpu ops as an HTML page to zoom into.",
+    )
     @argument("--quiet", action="store_true", help="Show nothing; the run is saved all the same.")
     @argument("--no-live", action="store_true", help="No live line while the cell runs.")
     @argument(
@@ -156,7 +170,8 @@ class GpuprofMagics(Magics):
         from jupyter_gpuprof.views.html import compare_html, history_html
         from jupyter_gpuprof.views.text import compare_text, history_text
 
-        words = self._parse(line).words
+        args = self._parse(line)
+        words = args.words
         try:
             match words:
                 case []:
@@ -169,14 +184,29 @@ class GpuprofMagics(Magics):
                     return load_run(wanted)
                 case ["history"]:
                     _show(history_text(runs := recent_runs()), history_html(runs))
+                case ["trace", _, *_]:
+                    return self._trace(words[1:], args)
+                case ["timeline", wanted]:
+                    output.show_timeline(load_run(wanted))
                 case ["compare", first, second]:
                     a, b = load_run(first), load_run(second)
                     _show(compare_text(a, b), compare_html(a, b))
                 case _:
                     raise UsageError(f"%gpuprof does not know {' '.join(words)!r}. See %gpuprof help.")
-        except GpuprofError as error:
+        except (GpuprofError, ImportError) as error:
             raise UsageError(str(error)) from None
         return None
+
+    def _trace(self, files: list[str], args: Any) -> Run:
+        from jupyter_gpuprof.session.trace import trace_run
+
+        line = output.ReadingLine(self._ip)
+        try:
+            run = trace_run([Path(file).expanduser() for file in files], name=args.name, progress=line.show)
+        finally:
+            line.finish("")
+        _write_outputs(run, args)
+        return run
 
 
 class _Cell:
@@ -189,7 +219,7 @@ class _Cell:
         live = not (args.quiet or args.no_live)
         self._line = output.LiveLine(shell) if live else None
         self.session = Session(args.options, progress=self._line.show if self._line else None)
-        for path in (args.json, args.html):
+        for path in (args.json, args.html, args.timeline):
             why = _unwritable(path)
             if why:
                 self.session.note(f"{path} cannot be written: {why}.")
@@ -203,26 +233,35 @@ class _Cell:
                 self._line.finish(f"gpuprof: {run.steps.counted} steps, {run.verdict.label}")
             if not self._args.quiet:
                 display(output.report_bundle(run), raw=True)
-            self._write(run)
+            _write_outputs(run, self._args)
         except Exception as error:
             print(f"gpuprof: the report failed ({type(error).__name__}: {error}).", file=sys.stderr)
 
-    def _write(self, run: Run) -> None:
-        from jupyter_gpuprof.store.runs import write_run
 
-        for path, write in ((self._args.json, write_run), (self._args.html, _write_page)):
-            if path is None:
-                continue
-            try:
-                write(run, path)
-            except OSError as error:
-                print(f"gpuprof: {path} was not written: {error.strerror}.", file=sys.stderr)
-
-
-def _write_page(run: Run, path: Path) -> None:
+def _write_outputs(run: Run, args: Any) -> None:
+    """Write what ``--json``, ``--html`` and ``--timeline`` name."""
+    from jupyter_gpuprof.store.runs import write_run
     from jupyter_gpuprof.views.html import run_page
 
-    path.write_text(run_page(run), encoding="utf-8")
+    outputs = (
+        (args.json, lambda path: write_run(run, path)),
+        (args.html, lambda path: path.write_text(run_page(run), encoding="utf-8")),
+        (args.timeline, lambda path: _write_timeline(run, path)),
+    )
+    for path, write in outputs:
+        if path is None:
+            continue
+        try:
+            write(path)
+        except (OSError, ImportError, GpuprofError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            print(f"gpuprof: {path} was not written: {why}", file=sys.stderr)
+
+
+def _write_timeline(run: Run, path: Path) -> None:
+    from jupyter_gpuprof.views.timeline import timeline_page
+
+    path.write_text(timeline_page(run), encoding="utf-8")
 
 
 def _unwritable(path: Path | None) -> str:

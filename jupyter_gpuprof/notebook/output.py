@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from jupyter_gpuprof import clock
+
 if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.profile import Progress
@@ -38,7 +40,28 @@ def unregister(shell: Any) -> None:
     formatter.pop(".".join(_RUN), None)
 
 
-class LiveLine:
+def show_timeline(run: Run) -> None:
+    """Show the gpu ops of a run as Bokeh figures.
+
+    The page stands in a frame of its own with its own BokehJS, so it needs nothing of the front end and
+    still works in the saved notebook.
+
+    Raises:
+        ImportError: bokeh is not installed.
+        GpuprofError: the run has no gpu ops.
+    """
+    import html
+
+    from IPython.display import display
+
+    from jupyter_gpuprof.views.timeline import timeline_page
+
+    page = html.escape(timeline_page(run), quote=True)
+    frame = f'<iframe srcdoc="{page}" style="width: 100%; height: 640px; border: 0" title="gpu ops"></iframe>'
+    display({"text/html": frame, "text/plain": "The gpu ops of the run, to zoom into."}, raw=True)
+
+
+class UpdatedLine:
     """One line that is updated in place: a display in a kernel, a carriage return in a terminal.
 
     It is a display update and no widget on purpose: a widget makes the kernel open a subshell, and
@@ -52,12 +75,6 @@ class LiveLine:
         self._in_kernel = hasattr(shell, "kernel")
         self._handle: Any = None
         self._width = 0
-
-    def show(self, progress: Progress) -> None:
-        """Show where the run is."""
-        from jupyter_gpuprof.views.live import live_text
-
-        self._write(live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup))
 
     def finish(self, text: str) -> None:
         """Leave `text` in place of the line, if there ever was one."""
@@ -81,3 +98,34 @@ class LiveLine:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
+
+
+class LiveLine(UpdatedLine):
+    """Where a run is."""
+
+    def show(self, progress: Progress) -> None:
+        """Show where the run is."""
+        from jupyter_gpuprof.views.live import live_text
+
+        self._write(live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup))
+
+
+class ReadingLine(UpdatedLine):
+    """How far files are read.
+
+    Args:
+        shell: the IPython shell.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._began_s = self._shown_s = clock.now_s()
+
+    def show(self, done_bytes: int, total_bytes: int) -> None:
+        """Show how much is read, at most four times a second."""
+        from jupyter_gpuprof.views.live import reading_text
+
+        now_s = clock.now_s()
+        if now_s - self._shown_s >= 0.25:
+            self._shown_s = now_s
+            self._write(reading_text(done_bytes, total_bytes, now_s - self._began_s))

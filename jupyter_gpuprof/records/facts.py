@@ -22,7 +22,8 @@ class Facts:
         training_threads: host threads that the step itself keeps busy (on a CPU, torch's).
         usable_cores: processor cores that this process may use.
         levers: levers already in use ("mixed precision", ...); None when nobody looked.
-        notes: remarks for the report.
+        exposed_skew_ratio: with several ranks, the share of the wall time spent waiting for late ranks.
+        late_rank: the rank they wait for.
         doubts: what weakens every conclusion.
     """
 
@@ -36,7 +37,8 @@ class Facts:
     training_threads: int = 1
     usable_cores: Number = field(default_factory=lambda: Missing("the number of cores was not read"))
     levers: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
+    exposed_skew_ratio: float = 0.0
+    late_rank: int | None = None
     doubts: tuple[str, ...] = ()
 
     def training_loaders(self) -> tuple[Loader, ...]:

@@ -11,10 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jupyter_gpuprof.records.codec import decode, encode
+from jupyter_gpuprof.records.ops import OpWindow
+from jupyter_gpuprof.records.ranks import Ranks
 from jupyter_gpuprof.records.reading import Estimate, Missing, Number, Share
 
 #: Written into every run; raised whenever a field changes its meaning.
 SCHEMA_VERSION = 1
+
+#: What a run says of gpu ops where nobody looked.
+NO_WINDOW = Missing("no kernel window")
 
 Label = Literal[
     "input-bound",
@@ -173,6 +178,8 @@ class Run:
     loaders: tuple[Loader, ...] = ()
     notes: tuple[str, ...] = ()
     source: str = "live"  # "live" or "trace"
+    ops: OpWindow | Missing = NO_WINDOW
+    ranks: Ranks | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from jupyter_gpuprof.records.ranks import RankRow
 from jupyter_gpuprof.records.reading import Number
 from jupyter_gpuprof.records.run import Device
 from jupyter_gpuprof.records.timing import StepTable
@@ -153,33 +154,6 @@ class Breakdown:
     copies_ratio: Number
     loader_ratio: Number
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RankRow:
-    """One rank among others; ratios are of its own wall time, 0 to 1.
-
-    `step_s` and `exposed_input_s` are seconds per step, the other times are over the whole trace.
-    `transfer_s` is the time in collectives that all ranks needed, `skew_s` the rest: waiting for ranks
-    that entered later; `exposed_skew_ratio` is the share of waiting that no computation hid.
-    `caused_wait_s` is how long the other ranks together waited where this rank entered last.
-    `clock_ahead_s` is how far its clock is ahead of the median rank's.
-    """
-
-    rank: int
-    source: str
-    steps: int
-    step_s: float
-    exposed_input_s: Number
-    exposed_input_ratio: Number
-    exposed_communication_ratio: Number
-    busy_ratio: Number
-    host_gap_ratio: Number
-    transfer_s: Number
-    skew_s: Number
-    exposed_skew_ratio: Number
-    caused_wait_s: Number
-    clock_ahead_s: Number
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Loader, Overhead, Run
 from jupyter_gpuprof.records.timing import Part, StepTable
-from jupyter_gpuprof.store.runs import save_run
+from jupyter_gpuprof.store.runs import new_run_id, save_run
 
 #: Seconds between two live updates: at most four a second.
 LIVE_PERIOD_S = 0.25
@@ -243,7 +242,7 @@ class Session:
         )
         conclusion = conclude(table, facts)
         return Run(
-            run_id=f"{self.started_at[:10]}-{secrets.token_hex(3)}",
+            run_id=new_run_id(self.started_at),
             name=self.options.name or "cell",
             started_at=self.started_at,
             device=device,

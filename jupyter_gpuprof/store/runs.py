@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 
 from jupyter_gpuprof.errors import RunFileError, RunNotFound
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.store.database import open_database
+
+
+def new_run_id(started_at: str) -> str:
+    """A unique id that begins with the date.
+
+    Args:
+        started_at: ISO 8601.
+    """
+    return f"{started_at[:10]}-{secrets.token_hex(3)}"
 
 
 def save_run(run: Run, path: Path | None = None) -> str:

@@ -14,3 +14,16 @@ def live_text(step: int, steps_per_s: float, input_share: float | None, warmup: 
     if warmup:
         return f"{pace}, warming up"
     return f"{pace}, input wait {percent(input_share, digits=0)}"
+
+
+def reading_text(done_bytes: int, total_bytes: int, elapsed_s: float) -> str:
+    """One line while a file is read, like "gpuprof: reading 43 %, about 12 s left".
+
+    Args:
+        done_bytes: read so far.
+        total_bytes: of all files.
+        elapsed_s: since the beginning.
+    """
+    share = done_bytes / total_bytes if total_bytes else 1.0
+    left = f", about {elapsed_s * (1 - share) / share:.0f} s left" if 0 < share < 1 else ""
+    return f"gpuprof: reading {100 * share:.0f} %{left}"
