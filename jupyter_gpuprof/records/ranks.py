@@ -15,7 +15,8 @@ class RankRow:
     `transfer_s` is the time in collectives that all ranks needed, `skew_s` the rest: waiting for ranks
     that entered later; `exposed_skew_ratio` is the share of waiting that no computation hid.
     `caused_wait_s` is how long the other ranks together waited where this rank entered last.
-    `label` is the verdict on this rank by itself, and `clock_ahead_s` is how far its clock is ahead of the median rank's.
+    `label` is the verdict on this rank by itself, and `clock_ahead_s` is how far its clock is ahead of the
+    median rank's.
     """
 
     rank: int
