@@ -98,7 +98,9 @@ def gpuprof() -> Iterator[None]:
             os.chdir(here)
 
 
-def added_us(run: Callable[[], float], context: Callable[[], AbstractContextManager[None]], rounds: int) -> list[float]:
+def added_us(
+    run: Callable[[], float], context: Callable[[], AbstractContextManager[None]], rounds: int
+) -> list[float]:
     """Microseconds added per step, one figure a round, bare and profiled in turn."""
     found = []
     for _ in range(rounds):
@@ -108,8 +110,6 @@ def added_us(run: Callable[[], float], context: Callable[[], AbstractContextMana
         off_again = run()
         found.append(1e6 * (on - (off + off_again) / 2))
     return found
-
-
 
 
 def traceml_added_us(steps: int, rounds: int) -> list[float]:
@@ -160,7 +160,9 @@ def overhead(steps: int, rounds: int) -> None:
     our = statistics.median(figures["jupyter_gpuprof"])
     for name, values in figures.items():
         middle = statistics.median(values)
-        ratio = "" if name == "jupyter_gpuprof" else f"   ours is 1/{middle / our:.0f} of it" if our > 0 else ""
+        ratio = (
+            "" if name == "jupyter_gpuprof" else f"   ours is 1/{middle / our:.0f} of it" if our > 0 else ""
+        )
         print(f"  {name:22} {middle:7.1f} us  ({min(values):.1f} to {max(values):.1f}){ratio}")
 
 

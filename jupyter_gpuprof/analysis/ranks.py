@@ -20,7 +20,7 @@ from jupyter_gpuprof.errors import TraceError
 from jupyter_gpuprof.records.ranks import RankRow
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.timing import Part, StepTable
-from jupyter_gpuprof.records.trace import Breakdown, Collectives, RankComparison, RankRow, RankTrace, TraceSet
+from jupyter_gpuprof.records.trace import Breakdown, Collectives, RankComparison, RankTrace, TraceSet
 
 #: A rank is called late when it causes this share of all waiting, and the waiting is worth a word.
 LATE_RATIO = 0.5

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from jupyter_gpuprof.analysis.stability import Resampled
 from jupyter_gpuprof.records.reading import Estimate, Missing
@@ -73,9 +74,11 @@ class Finding:
         return self.share.low <= self.threshold < self.share.high
 
     @property
-    def strength(self) -> str:
-        """"strong" when the lower bound passes the second threshold too."""  # fmt: skip
-        return "strong" if self.share.low > self.strong else "moderate"
+    def strength(self) -> Literal["strong", "moderate", "weak"]:
+        """How firmly it stands: by the lower bound of the interval."""
+        if self.share.low > self.strong:
+            return "strong"
+        return "moderate" if self.passes else "weak"
 
 
 Rule = Callable[[Evidence, Thresholds], Finding | None]

@@ -11,19 +11,27 @@ lane, and a candidate that ends without one was validation (or, in a run that ne
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Literal
 
+from jupyter_gpuprof.analysis.account import COPY, FETCH, ITER, PAUSE, SAVE, Account
+from jupyter_gpuprof.analysis.groups import Groups, write_step
+from jupyter_gpuprof.analysis.lanes import (
+    BACKWARDS,
+    COLUMNS,
+    OPTIMIZER_STEPS,
+    PARTS,
+    Lane,
+    Origin,
+    add,
+    zeros,
+)
 from jupyter_gpuprof.analysis.series import StepSeries
 from jupyter_gpuprof.records.timing import Part
 
-Outcome = Literal["batch", "stop", "error"]
-Origin = Literal["loader", "watch", "for"]
+__all__ = ["OPTIMIZER_STEPS", "PARTS", "StepAssembler"]
 
-PARTS = len(Part)
-#: Columns of a `StepSeries` behind the parts: backward passes and optimizer steps within the step.
-BACKWARDS, OPTIMIZER_STEPS = PARTS, PARTS + 1
-COLUMNS = PARTS + 2
+Outcome = Literal["batch", "stop", "error"]
 
 #: More optimizer steps than this on one batch: the batch is reused, and steps are counted by optimizer.
 OPTIMIZER_STEPS_PER_BATCH = 8
@@ -32,41 +40,7 @@ PENDING_ROWS = 64
 
 # Plain ints: an IntEnum as a list index costs a lookup in the hot path.
 _INPUT, _EPOCH, _COMPUTE, _OTHER = map(int, (Part.INPUT, Part.EPOCH_START, Part.COMPUTE, Part.OTHER))
-_COPIES, _CHECKPOINT, _VALIDATION = map(int, (Part.COPIES, Part.CHECKPOINT, Part.VALIDATION))
-
-
-def _zeros() -> list[float]:
-    return [0.0] * COLUMNS
-
-
-def _add(into: list[float], row: Sequence[float]) -> None:
-    for i, value in enumerate(row):
-        if value:
-            into[i] += value
-
-
-class _Lane:
-    """One loop over batches: its open step, and what came after the step's last training work."""
-
-    __slots__ = (
-        "after", "exhausted", "grad", "joined", "key", "origin", "pending", "row", "total",
-    )  # fmt: skip
-
-    def __init__(self, key: Hashable, origin: Origin, grad: bool, row: list[float]) -> None:
-        self.key = key
-        self.origin = origin
-        self.grad = grad
-        self.row = row
-        self.after = _zeros()  # since the last training work; host work between steps unless more work comes
-        self.exhausted = False
-        self.joined: set[Hashable] = set()  # other loaders that gave to the open step
-        self.pending: list[list[float]] = []  # a candidate's closed steps
-        self.total = _zeros()  # a candidate's closed steps that can no longer be pending, summed
-
-    @property
-    def trained(self) -> bool:
-        """Whether the open step has seen training work."""
-        return bool(self.row[BACKWARDS] or self.row[OPTIMIZER_STEPS])
+_CHECKPOINT, _VALIDATION = int(Part.CHECKPOINT), int(Part.VALIDATION)
 
 
 class StepAssembler:
@@ -82,43 +56,38 @@ class StepAssembler:
         self.forward = StepSeries(COLUMNS)  # loops over loaders without a backward pass
         self.implicit = StepSeries(COLUMNS)  # the same for plain `for` loops of the cell
         self.before_s = 0.0
-        self.paused_s = 0.0
-        self.tail = _zeros()
-        self.loader_seen = False
-        self.reused_batch = False
+        self.tail = zeros()
+        self.reused_batch = False  # one batch was trained on again and again
         self.backwards = 0
-        self.trained_steps = 0
         self.roles: dict[Hashable, str] = {}
         self.exposed_s: dict[Hashable, float] = {}  # time in next(), by loader
-        self._lane: _Lane | None = None
-        self._candidate: _Lane | None = None
-        self._nowhere = _zeros()
-        self._into, self._part = self._nowhere, _OTHER
-        self._t: float | None = None
-        self._resume: list[tuple[list[float], int]] = []
+        self._time = Account()
+        self._lane: Lane | None = None
+        self._candidate: Lane | None = None
+        self._outer: Lane | None = None  # a candidate that another one interrupts, before anything trained
         self._iter_s: dict[Hashable, float] = {}
-        self._fetch = _zeros()
+        self._fetched = self._fed = False  # any batch was seen; the training lane got one
+        self._groups = Groups(self.training)
+        self._finished = False
 
     # -- what happened -------------------------------------------------------------------------
 
     def begin_iter(self, t: float) -> None:
         """``iter(loader)`` was called: workers are being started."""
-        self._push(t, _zeros(), _EPOCH)
+        self._time.begin(t, ITER)
 
     def end_iter(self, t: float, key: Hashable) -> None:
         """``iter(loader)`` returned; its time belongs to that loader's next batch."""
-        into = self._into
-        self._pop(t)
-        self._iter_s[key] = self._iter_s.get(key, 0.0) + into[_EPOCH]
+        self._iter_s[key] = self._iter_s.get(key, 0.0) + self._time.end(t, ITER)
 
     def begin_fetch(self, t: float) -> None:
         """``next()`` was called on the training thread."""
-        self._push(t, self._fetch, _INPUT)
+        self._time.begin(t, FETCH)
 
     def cancel_fetch(self, t: float) -> None:
         """What came was no batch: the time belongs to where it would have gone anyway."""
-        fetch_s = self._end_fetch(t)
-        self._into[self._part] += fetch_s
+        time = self._time
+        time.give(time.end(t, FETCH), time.part)
 
     def end_fetch(
         self, t: float, key: Hashable, origin: Origin, outcome: Outcome, *, grad: bool, epoch: bool
@@ -133,17 +102,19 @@ class StepAssembler:
             grad: whether gradients were enabled.
             epoch: first batch of an iterator with workers, which waits for them to start.
         """
-        fetch_s = self._end_fetch(t)
-        iter_s = self._iter_s.pop(key, 0.0)
+        time = self._time
+        fetch_s = time.end(t, FETCH)
+        iter_s = self._iter_s.pop(key, None) if self._iter_s else None
         if outcome == "stop":
-            self._stop(key, fetch_s + iter_s)
+            self._stop(key, fetch_s + (iter_s or 0.0))
             return
-        self.loader_seen = True
+        self._fetched = True
         self.exposed_s[key] = self.exposed_s.get(key, 0.0) + fetch_s
-        lane = self._place(key, origin, grad)
-        lane.row[_EPOCH if epoch else _INPUT] += fetch_s
-        lane.row[_EPOCH] += iter_s
-        self._into, self._part = lane.row, _COMPUTE
+        row = self._place(key, origin, grad, iter_s is not None).row
+        row[_EPOCH if epoch else _INPUT] += fetch_s
+        if iter_s:
+            row[_EPOCH] += iter_s
+        time.into, time.part = row, _COMPUTE
 
     def backward(self) -> None:
         """A backward pass finished since the last mark."""
@@ -151,137 +122,176 @@ class StepAssembler:
         lane = self._trained()
         if lane is not None:
             lane.row[BACKWARDS] += 1
-            if self._into is lane.after:
-                self._into, self._part = lane.row, _COMPUTE
+            if self._time.into is lane.after:
+                self._time.into, self._time.part = lane.row, _COMPUTE
 
     def optimizer(self, t: float) -> None:
         """An optimizer step finished."""
-        self._advance(t)
+        time = self._time
+        time.advance(t)
         lane = self._trained()
         if lane is None:  # no loader: steps are counted by optimizer, from the first one's end on
-            self._lane = lane = _Lane(None, "loader", True, _zeros())
+            self._lane = lane = Lane(None, "loader", True)
+            lane.by_optimizer = True
             self._begin_wall()
         else:
-            lane.row[OPTIMIZER_STEPS] += 1
-            if lane.key is not None and lane.row[OPTIMIZER_STEPS] > OPTIMIZER_STEPS_PER_BATCH:
-                lane.key = None  # one batch, many steps
-                self.reused_batch = True
-            if lane.key is None:
+            row = lane.row
+            row[OPTIMIZER_STEPS] += 1
+            if row[OPTIMIZER_STEPS] > OPTIMIZER_STEPS_PER_BATCH and not lane.by_optimizer:
+                lane.by_optimizer = self.reused_batch = True  # one batch, many steps
+            if lane.by_optimizer:
                 self._close(lane)
         if lane.key is None:
-            self._into, self._part = lane.row, _COMPUTE
+            time.into, time.part = lane.row, _COMPUTE
         else:
-            self._into, self._part = lane.after, _OTHER
+            time.into, time.part = lane.after, _OTHER
 
     def begin_save(self, t: float) -> None:
         """A checkpoint is being written."""
-        self._push(t, self._into, _CHECKPOINT)
+        self._time.begin(t, SAVE)
 
     def end_save(self, t: float) -> None:
         """The checkpoint is written."""
-        self._pop(t)
+        self._time.end_save(t)
 
     def begin_copy(self, t: float) -> None:
         """The batch is being copied to the device."""
-        self._push(t, self._into, _COPIES if self._part == _COMPUTE else self._part)
+        self._time.begin(t, COPY)
 
     def end_copy(self, t: float) -> None:
         """The batch is on the device."""
-        self._pop(t)
+        self._time.end_copy(t)
 
     def pause(self, t: float) -> None:
         """From here on the time is somebody else's (a nested profile)."""
-        self._push(t, _zeros(), _OTHER)
+        self._time.begin(t, PAUSE)
 
     def resume(self, t: float) -> None:
         """The time is ours again."""
-        self._advance(t)
-        self.paused_s += sum(self._into)
-        self._pop(t)
+        self._time.end_pause(t)
 
     def finish(self, t: float) -> None:
         """The profiled stretch is over; a last step without any training work is dropped."""
-        self._advance(t)
+        if self._finished:
+            return
+        self._finished = True
+        self._time.close(t)
         self._end_candidate()
+        if self._outer is not None:
+            self._resume_outer()
+            self._end_candidate()
         self.before_s += sum(self._iter_s.values())  # workers started for an iterator that nobody read
         lane = self._lane
         if lane is None:
             self._begin_wall()
             return
-        self.tail, lane.after = lane.after, _zeros()
-        if lane.key is not None and lane.trained:
+        self.tail, lane.after = lane.after, zeros()
+        if not lane.by_optimizer and (lane.row[BACKWARDS] or lane.row[OPTIMIZER_STEPS]):
+            lane.row[_VALIDATION] += self.tail[_VALIDATION]  # of the last epoch
+            self.tail[_VALIDATION] = 0.0
             self._close(lane)
         else:
-            _add(self.tail, lane.row)
+            add(self.tail, lane.row)
+            lane.row = zeros()
+        self._groups.release()
+
+    # -- what is known of it -------------------------------------------------------------------
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds that were somebody else's."""
+        return self._time.paused_s
+
+    @property
+    def loader_seen(self) -> bool:
+        """Whether the batches of the training loop (or of inference) came through something we saw."""
+        return self._fed if self._lane is not None else self._fetched
 
     @property
     def failed(self) -> int:
         """Steps of the training loop that raised or were skipped: batches without a backward pass.
 
-        Batches may be fetched ahead of their backward pass and a step may have several, so the counts
-        are balanced over the whole run. If fewer than half of the batches have one, the loop
-        accumulates losses over batches, and none counts as failed.
+        If fewer than half of the batches have one, the loop accumulates losses over batches, and none
+        counts as failed.
         """
-        steps = self.training.steps
-        if not self.backwards or not self.trained_steps:
+        lane = self._lane
+        if lane is None or lane.by_optimizer or not self.backwards:
             return 0
-        passes = 1 if self.backwards <= steps else max(1, round(self.backwards / self.trained_steps))
-        failed = steps - -(-self.backwards // passes)
-        return failed if 0 < failed < steps / 2 else 0
-
-    # -- where time goes -----------------------------------------------------------------------
-
-    def _advance(self, t: float) -> None:
-        if self._t is not None:
-            self._into[self._part] += t - self._t
-        self._t = t
-
-    def _push(self, t: float, into: list[float], part: int) -> None:
-        self._advance(t)
-        self._resume.append((self._into, self._part))
-        self._into, self._part = into, part
-
-    def _pop(self, t: float) -> None:
-        self._advance(t)
-        if self._resume:
-            self._into, self._part = self._resume.pop()
-
-    def _end_fetch(self, t: float) -> float:
-        self._pop(t)
-        fetch_s = sum(self._fetch)
-        self._fetch[:] = _zeros()
-        return fetch_s
+        failed = self._groups.failed(exhausted=lane.exhausted)
+        return failed if failed < self.training.steps / 2 else 0
 
     # -- which loop, which step ----------------------------------------------------------------
 
-    def _place(self, key: Hashable, origin: Origin, grad: bool) -> _Lane:
-        """The lane in which a new batch belongs; closes the step before it."""
+    def _place(self, key: Hashable, origin: Origin, grad: bool, fresh: bool) -> Lane:
+        """The lane in which a new batch belongs; closes the step before it.
+
+        `fresh`: from an iterator begun since. Its loop may be another one over the same loader.
+        """
         lane, candidate = self._lane, self._candidate
-        if lane is not None and grad and not lane.exhausted:
-            if key == lane.key:
-                self._end_candidate()
-                self._close(lane)
-                return lane
-            if candidate is None and not lane.trained and lane.key is not None and key not in lane.joined:
-                lane.joined.add(key)  # zip(loaders): a second fetch before any training work
-                return lane
-        if candidate is not None and candidate.grad == grad and not candidate.exhausted:
-            if key == candidate.key:
+        if candidate is not None:
+            if candidate.goes_on(key, grad, fresh):
                 self._close_candidate(candidate)
                 return candidate
-            if key not in candidate.joined and candidate.origin == origin:
-                candidate.joined.add(key)
+            if candidate.takes_in(key, origin, grad) and (lane is None or key != lane.key):
+                candidate.take_in(key)
                 return candidate
-        self._end_candidate()
-        self._candidate = _Lane(key, origin, grad, _zeros())
-        if lane is None:
+        if lane is not None:
+            if lane.goes_on(key, grad, fresh):
+                self._next_step(lane)
+                return lane
+            known = self.roles.get(key) == "validation"
+            if candidate is None and not known and lane.takes_in(key, origin, grad):
+                lane.take_in(key)
+                return lane
+        elif self._outer is not None and self._outer.goes_on(key, grad, fresh):
+            outer = self._resume_outer()
+            self._close_candidate(outer)
+            return outer
+        return self._begin_candidate(Lane(key, origin, grad))
+
+    def _begin_candidate(self, new: Lane) -> Lane:
+        candidate = self._candidate
+        interrupts = self._lane is None and self._outer is None and candidate is not None
+        if interrupts and candidate is not None and candidate.waiting and candidate.grad and not new.grad:
+            self._outer = candidate  # a validation before anything trained
+        else:
+            self._end_candidate()
+        self._candidate = new
+        if self._lane is None:
             self._begin_wall()
-        return self._candidate
+        return new
+
+    def _resume_outer(self) -> Lane:
+        """The interrupting loop is over, the one around it goes on."""
+        outer, candidate = self._outer, self._candidate
+        assert outer is not None
+        if candidate is not None and candidate.was_validation(outer):
+            outer.row[_COMPUTE] += candidate.after[_OTHER]
+            candidate.after[_OTHER] = 0.0
+            self._end_candidate()
+        elif candidate is not None:
+            for row in (*candidate.pending, candidate.row, candidate.after):
+                add(outer.row, row)
+        self._outer, self._candidate = None, outer
+        self._time.into, self._time.part = outer.row, _COMPUTE
+        return outer
+
+    def _next_step(self, lane: Lane) -> None:
+        """The training lane got its next batch."""
+        if self._candidate is not None:
+            self._end_candidate()
+        if not lane.by_optimizer:
+            self._close(lane)
+            return
+        self.reused_batch = False
+        add(lane.row, lane.after)
+        lane.after = zeros()
 
     def _begin_wall(self) -> None:
         """What nobody claimed so far was before the first step."""
-        self.before_s += sum(self._nowhere)
-        self._nowhere[:] = _zeros()
+        nowhere = self._time.nowhere
+        self.before_s += sum(nowhere)
+        nowhere[:] = zeros()
 
     def _stop(self, key: Hashable, stop_s: float) -> None:
         """The loader is exhausted: its workers' shut-down belongs to the turn of the epoch."""
@@ -291,18 +301,20 @@ class StepAssembler:
         elif lane is not None and key == lane.key:
             self._end_candidate()
         else:
-            self._into[self._part] += stop_s
+            self._time.into[_EPOCH] += stop_s
             return
         lane.exhausted = True
         lane.after[_EPOCH] += stop_s
-        self._into, self._part = lane.after, _OTHER
+        self._time.into, self._time.part = lane.after, _OTHER
 
-    def _trained(self) -> _Lane | None:
+    def _trained(self) -> Lane | None:
         """The training lane, after training work: a candidate that trains becomes it."""
         candidate, lane = self._candidate, self._lane
         if candidate is not None:
-            if candidate.exhausted and lane is not None and candidate.key != lane.key:
-                self._end_candidate()  # a validation loop that ended before this work began
+            if self._outer is not None:
+                candidate = self._resume_outer()
+            if lane is not None and candidate.was_validation(lane):
+                self._end_candidate()
             else:
                 lane = self._promote(candidate, lane)
         if lane is not None and lane.after[_OTHER]:
@@ -310,43 +322,56 @@ class StepAssembler:
             lane.after[_OTHER] = 0.0
         return lane
 
-    def _promote(self, candidate: _Lane, lane: _Lane | None) -> _Lane:
+    def _promote(self, candidate: Lane, lane: Lane | None) -> Lane:
         self._candidate = None
+        self._fed = True
         self.roles[candidate.key] = "training"
-        in_a_step = lane is not None and lane.key is not None and not lane.exhausted
-        if in_a_step and lane is not None and candidate.key not in lane.joined:  # a GAN's second loader, say
-            for row in (*candidate.pending, candidate.row, candidate.after):
-                _add(lane.row, row)
-            lane.joined.add(candidate.key)
-            self._into, self._part = lane.row, _COMPUTE
-            return lane
         if lane is not None:
-            self._close(lane)
+            if candidate.within(lane):
+                for row in (*candidate.pending, candidate.total, candidate.row, candidate.after):
+                    add(lane.row, row)
+                lane.take_in(candidate.key)
+                self._time.into, self._time.part = lane.row, _COMPUTE
+                return lane
+            self._replace(lane, candidate)
         for row in candidate.pending:
-            self._append(self.training, row)
+            self._groups.hold(row)
         candidate.pending = []
         self._lane = candidate
         return candidate
 
-    def _close(self, lane: _Lane) -> None:
-        """End the open step of the training lane and open the next."""
-        self.trained_steps += lane.trained
-        _add(lane.row, lane.after)
-        self._append(self.training, lane.row)
-        lane.row, lane.after = _zeros(), _zeros()
-        lane.joined.clear()
+    def _replace(self, lane: Lane, candidate: Lane) -> None:
+        """The training lane ends, another one begins."""
+        lane.after[_VALIDATION] += sum(candidate.total[:PARTS])
+        if lane.by_optimizer:  # its last step ended with its optimizer
+            add(candidate.row, lane.row)
+            add(candidate.row, lane.after)
+            candidate.by_optimizer = candidate.key == lane.key
+            self.reused_batch = self.reused_batch and not candidate.by_optimizer
+        else:
+            self._close(lane)
+        self._groups.end_epoch(exhausted=lane.exhausted)
 
-    def _close_candidate(self, candidate: _Lane) -> None:
+    def _close(self, lane: Lane) -> None:
+        """End the open step of the training lane and open the next."""
+        row = lane.row
+        add(row, lane.after)
+        lane.row, lane.after = zeros(), zeros()
+        if lane.joined:
+            lane.joined.clear()
+        self._groups.add(row)
+
+    def _close_candidate(self, candidate: Lane) -> None:
         if any(candidate.row):
             candidate.pending.append(candidate.row)
         if len(candidate.pending) > PENDING_ROWS:
             self._flush(candidate, candidate.pending.pop(0))
-        candidate.row = _zeros()
+        candidate.row = zeros()
         candidate.joined.clear()
 
-    def _flush(self, candidate: _Lane, row: list[float]) -> None:
-        self._append(self.implicit if candidate.origin == "for" else self.forward, row)
-        _add(candidate.total, row)
+    def _flush(self, candidate: Lane, row: list[float]) -> None:
+        write_step(self.implicit if candidate.origin == "for" else self.forward, row)
+        add(candidate.total, row)
         if self._lane is None:
             self.before_s += sum(row[:PARTS])
 
@@ -356,22 +381,21 @@ class StepAssembler:
         if candidate is None:
             return
         self._candidate = None
+        if lane is None:  # workers shut down: the turn of an epoch of inference
+            candidate.row[_EPOCH] += candidate.after[_EPOCH]
+            candidate.after[_EPOCH] = 0.0
         self._close_candidate(candidate)
         for row in candidate.pending:
             self._flush(candidate, row)
         self.roles.setdefault(candidate.key, "validation")
+        time = self._time
         if lane is None:
-            _add(self._nowhere, candidate.after)
-            self._into, self._part = self._nowhere, _OTHER
+            add(time.nowhere, candidate.after)
+            time.into, time.part = time.nowhere, _OTHER
             return
         checkpoint_s = candidate.total[_CHECKPOINT]
         part = _OTHER if candidate.origin == "for" else _VALIDATION
         lane.after[part] += sum(candidate.total[:PARTS]) - checkpoint_s
         lane.after[_CHECKPOINT] += checkpoint_s
-        _add(lane.after, candidate.after)
-        self._into, self._part = lane.after, _OTHER
-
-    @staticmethod
-    def _append(series: StepSeries, row: list[float]) -> None:
-        between = row[_EPOCH] + row[_CHECKPOINT] + row[_VALIDATION]
-        series.append(row, sum(row[:PARTS]) - between)
+        add(lane.after, candidate.after)
+        time.into, time.part = lane.after, _OTHER

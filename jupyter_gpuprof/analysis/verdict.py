@@ -37,10 +37,10 @@ def judge(
     if steps.counted == 0:
         return _unclear("No training step was seen.", findings, doubts, limits)
     if facts.live and steps.counted < limits.few_steps:
-        why = f"Only {steps.counted} steps were counted; {limits.few_steps} are needed."
+        why = f"Only {_counted(steps)}; {limits.few_steps} are needed."
         return _unclear(why, findings, [*doubts, "Run more steps in the cell."], limits)
     if steps.counted < limits.doubted_steps:
-        doubts.append(f"Only {steps.counted} steps were counted; {limits.doubted_steps} make it firm.")
+        doubts.append(f"Only {_counted(steps)}; {limits.doubted_steps} make it firm.")
     elif facts.live and steps.total_s < limits.doubted_seconds:
         doubts.append(
             f"Only {steps.total_s:.1f} s were counted; {limits.doubted_seconds:.0f} s make it firm."
@@ -93,7 +93,7 @@ def _bound(
     sentence = f"{_percent(first.share.value)} of the time goes to {first.cause}."
     return Verdict(
         label=first.label,
-        strength="strong" if first.strength == "strong" else "moderate",
+        strength=first.strength,
         sentence=sentence,
         reasons=tuple(_reason(f) for f in passing),
         also=tuple(f.label for f in passing[1:]),
@@ -159,6 +159,10 @@ def _below(finding: Finding) -> str:
 def _interval(finding: Finding) -> str:
     share = finding.share
     return f"{_percent(share.value)} ({_percent(share.low)} to {_percent(share.high)})"
+
+
+def _counted(steps: Steps) -> str:
+    return f"{steps.counted} step{'s were' if steps.counted != 1 else ' was'} counted"
 
 
 def _percent(share: float) -> str:

@@ -7,9 +7,11 @@ is always called, once, and its result and exceptions pass unchanged.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from jupyter_gpuprof.clock import now_ns
@@ -19,6 +21,7 @@ from jupyter_gpuprof.probes.sources import Source
 _stack: list[Recorder] = []
 _current: Recorder | None = None
 _undo: list[Callable[[], None]] = []
+_copies = False  # whether copies to a device are marked too
 _lock = threading.RLock()
 
 
@@ -36,12 +39,11 @@ def push(recorder: Recorder) -> None:
     """Begin to record; a run that was on is paused."""
     global _current
     with _lock:
-        if _current is not None and _current.active and _current.thread == recorder.thread:
-            _current.simple("pause")
-        _stack.append(recorder)
-        _current = recorder
         if not _undo:
             _install()
+        _tell_around(recorder, "pause")
+        _stack.append(recorder)
+        _current = recorder
 
 
 def pop(recorder: Recorder) -> None:
@@ -53,8 +55,30 @@ def pop(recorder: Recorder) -> None:
         _current = _stack[-1] if _stack else None
         if _current is None:
             _remove()
-        elif _current.active and _current.thread == recorder.thread:
-            _current.simple("resume")
+        else:
+            _tell_around(recorder, "resume")
+
+
+def _tell_around(recorder: Recorder, kind: str) -> None:
+    """Pause or resume the run around `recorder`'s."""
+    around = _current
+    if around is None or around is recorder or not around.active or around.thread != recorder.thread:
+        return
+    try:
+        around.simple(kind)
+    except Exception as error:
+        around.failed(error)
+
+
+def _forget() -> None:
+    """In a forked process (a loader's worker) no run is on, though our hooks are in there too."""
+    global _current
+    _current = None
+    _stack.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _install() -> None:
@@ -70,6 +94,8 @@ def _install() -> None:
 
 
 def _remove() -> None:
+    global _copies
+    _copies = False
     while _undo:
         _undo.pop()()
 
@@ -97,26 +123,30 @@ def _patch(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
 def _mine() -> Recorder | None:
     """The run to record into, if this is its training thread."""
     recorder = _current
-    if recorder is None or recorder.failures_left <= 0 or threading.get_ident() != recorder.thread:
+    if recorder is None or recorder.failures_left <= 0 or get_ident() != recorder.thread:
         return None
     return recorder
 
 
-def begin_fetch(source_of: Callable[[Recorder], Source]) -> Recorder | None:
+def begin_fetch(source_of: Callable[[Recorder, Any], Source], of: Any = None) -> Recorder | None:
     """A fetch begins on this thread; the run that `end_fetch` must be told, if one records it.
+
+    Args:
+        source_of: tells where it fetches from, given the run and `of`.
+        of: whatever that needs.
 
     Raises:
         BaseException: the run's own request to end the cell here, at the boundary of a step.
     """
-    recorder = _mine()
-    if recorder is None:
+    recorder = _current
+    if recorder is None or recorder.thread != get_ident() or recorder.failures_left <= 0:
         return None
     try:
-        recorder.begin_fetch(source_of(recorder))
+        recorder.begin_fetch(source_of(recorder, of))
     except Exception as error:
         recorder.failed(error)
         return None
-    if recorder.stop_request is not None and recorder.in_one_fetch:
+    if recorder.stop_request is not None and recorder.at_boundary:
         stop, recorder.stop_request = recorder.stop_request, None
         end_fetch(recorder, "error", batch=False)
         raise stop
@@ -138,9 +168,9 @@ def _patch_loader() -> None:
     def wrap_next(original: Any) -> Any:
         def __next__(iterator: Any) -> Any:
             __tracebackhide__ = True
-            recorder = begin_fetch(lambda r: r.sources.of_iterator(iterator))
+            recorder = begin_fetch(_of_iterator, iterator)
             if recorder is None:
-                return _elsewhere(original, iterator)
+                return elsewhere(original, iterator)
             outcome = "error"
             try:
                 batch = original(iterator)
@@ -180,36 +210,50 @@ def _patch_loader() -> None:
     _patch(DataLoader, "__iter__", wrap_iter)
 
 
-def _elsewhere(original: Any, iterator: Any) -> Any:
-    """A fetch on another thread (a prefetcher's): counted, never a stall."""
+def _of_iterator(recorder: Recorder, iterator: Any) -> Source:
+    return recorder.sources.of_iterator(iterator)
+
+
+def elsewhere(fetch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A fetch that no run records; on another thread (a prefetcher's) counted, never a stall."""
     recorder = _current
-    if recorder is None or threading.get_ident() == recorder.thread:
-        return original(iterator)
+    if recorder is None or get_ident() == recorder.thread:
+        return fetch(*args, **kwargs)
     start = now_ns()
-    batch = original(iterator)
+    batch = fetch(*args, **kwargs)
     recorder.off_thread(now_ns() - start)
     return batch
 
 
+def name_loader(loader: Any, name: str) -> None:
+    """Call a DataLoader so in the report of the run that is on."""
+    recorder = _mine()
+    if recorder is None:
+        return
+    try:
+        recorder.sources.of_loader(loader).name = name
+    except Exception as error:
+        recorder.failed(error)
+
+
 def _adopt(recorder: Recorder) -> bool:
     """Training on another thread than the one that began the run: follow it, if ours did nothing yet."""
-    mine = threading.get_ident() == recorder.thread
-    if not mine and not any(s.fetches for s in recorder.sources.all) and not recorder.optimizer_steps:
-        recorder.thread = threading.get_ident()
-        return True
-    return mine
+    if recorder.optimizer_steps or any(s.fetches for s in recorder.sources.all):
+        return False
+    recorder.thread = get_ident()
+    return True
 
 
 def _patch_training() -> None:
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    def trained(recorder: Recorder | None, tensors: Any) -> None:
-        if recorder is None or not recorder.active:
+    def trained(recorder: Recorder | None, tensors: Any, whole: bool) -> None:
+        if recorder is None or recorder.failures_left <= 0:
             return
         try:
-            if _adopt(recorder):
-                recorder.backward(tensors)
+            if recorder.thread == get_ident() or _adopt(recorder):
+                recorder.backward(tensors, whole)
         except Exception as error:
             recorder.failed(error)
 
@@ -217,7 +261,7 @@ def _patch_training() -> None:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             result = original(tensors, *args, **kwargs)
-            trained(_current, tensors)
+            trained(_current, tensors, True)
             return result
 
         return backward
@@ -226,17 +270,20 @@ def _patch_training() -> None:
         def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             result = original(outputs, *args, **kwargs)
-            trained(_current, outputs)
+            recorder = _current
+            # Forces and penalties are gradients too: only where nothing else trains is this training.
+            if recorder is not None and not recorder.backwards and not recorder.optimizer_steps:
+                trained(recorder, outputs, False)
             return result
 
         return grad
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         recorder = _current
-        if recorder is None or not recorder.active:
+        if recorder is None or recorder.failures_left <= 0:
             return
         try:
-            if _adopt(recorder):
+            if recorder.thread == get_ident() or _adopt(recorder):
                 recorder.optimizer()
         except Exception as error:
             recorder.failed(error)
@@ -290,6 +337,11 @@ def _patch_saving() -> None:
 def patch_copies() -> None:
     """Also mark copies of a batch from the host to the device; only where there is a device."""
     import torch
+
+    global _copies
+    if _copies or not _undo:
+        return
+    _copies = True
 
     def wrap(original: Any) -> Any:
         marked = _between("begin_copy", "end_copy")(original)

@@ -56,6 +56,7 @@ class KernelWindow:
         self._marks: list[Event] = []
         self._base_ns = 0
         self._fetch_ns = self._step_ns = -1
+        self._settled = False
         self.steps = 0
 
     def start(self) -> None:
@@ -80,9 +81,10 @@ class KernelWindow:
     def begin_step(self) -> None:
         """A step begins (and the one before it ends)."""
         now = unix_ns()
-        if self._step_ns >= 0:
+        if self._settled:
             self._mark(f"ProfilerStep#{self.steps}", self._step_ns, now)
             self.steps += 1
+        self._settled = self._step_ns >= 0  # the first whole step still feels the profiler's start
         self._step_ns = now
 
     def begin_fetch(self) -> None:
@@ -115,7 +117,7 @@ class KernelWindow:
         try:
             with quiet_stderr():
                 profiler.stop()
-            return self._read(profiler)
+            return self._read(profiler) if self.steps else None
         finally:
             del profiler
             gc.collect()  # CUDA's buffers of a window are only freed with the garbage

@@ -20,6 +20,13 @@ from jupyter_gpuprof.probes.sources import Source, Sources
 DRAIN_AT, RING = 48, 1024
 #: After so many failures of our own code the run goes on without us.
 MAX_FAILURES = 3
+#: Between the begin of a loop's ``next()`` and that of the loader inside it, when nothing else is done.
+PASSING_NS = 20_000
+
+# How a fetch in progress is recorded: not at all, as one, or not itself but whatever happens inside.
+SKIPPED, RECORDED, THROUGH = range(3)
+#: What was begun must end, however far the device lags behind.
+_ENDS = frozenset({"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "resume", "finish"})
 
 
 class Sink(Protocol):
@@ -65,14 +72,15 @@ class Recorder:
         self.lost_marks = 0  # the device lagged too far behind
         self.capture_marks = 0  # a graph was being captured
         self.optimizer_steps = 0
+        self.backwards = 0  # whole ones
         self.on_drain: Callable[[], None] | None = None
         self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
         self.stop_request: BaseException | None = None  # raised at the next step boundary
         self.drain_at = DRAIN_AT
         self._grad_enabled = grad_enabled
-        self._open: list[list[Any]] = []  # fetches in progress: [source, started_ns, recorded]
-        self._skip_optimizer = False
+        self._open: list[list[Any]] = []  # fetches in progress: [source, started_ns, how recorded]
         self.use(sink, backend or HostClock())
+        self._headless = False
 
     def use(self, sink: Sink, backend: EventBackend) -> None:
         """Begin anew with this sink and clock; what was recorded so far is dropped."""
@@ -80,10 +88,11 @@ class Recorder:
         self._host = isinstance(backend, HostClock)
         self._pending: deque[tuple[str, Any, Any]] = deque()
         self._last: Any = None  # the last event read back
-        self._t = 0.0
-        self._skip_optimizer = True  # the end of a step whose beginning was dropped
+        self._t = self._raw = 0.0
+        self._headless = not self._host  # in a step whose beginning was dropped
         for fetch in self._open:
-            fetch[2] = False
+            if fetch[2] == RECORDED:
+                fetch[2] = SKIPPED
 
     @property
     def active(self) -> bool:
@@ -91,9 +100,9 @@ class Recorder:
         return self.failures_left > 0
 
     @property
-    def in_one_fetch(self) -> bool:
-        """Whether exactly one fetch is in progress: the boundary of a step."""
-        return len(self._open) == 1
+    def at_boundary(self) -> bool:
+        """Whether the fetch in progress begins a step, and is not part of another one."""
+        return bool(self._open) and all(fetch[2] == THROUGH for fetch in self._open[:-1])
 
     def failed(self, error: BaseException) -> None:
         """A hook of ours failed; the user's loop goes on."""
@@ -109,7 +118,7 @@ class Recorder:
         if self.backend.capturing():
             self.capture_marks += 1
             return False
-        if len(self._pending) >= RING and not kind.startswith("end"):  # what began must end
+        if len(self._pending) >= RING and kind not in _ENDS:
             self.lost_marks += 1
             return False
         self._pending.append((kind, self.backend.record(), payload))
@@ -118,9 +127,10 @@ class Recorder:
     def begin_iter(self, loader: Any) -> Source | None:
         """``iter(loader)`` is called."""
         source = self.sources.of_loader(loader)
-        if self._open or not self._mark("begin_iter", now_ns()):
+        now = now_ns()
+        if self._open and not self._look_through(now):
             return None
-        return source
+        return source if self._mark("begin_iter", now) else None
 
     def end_iter(self, source: Source | None, loader: Any, iterator: Any) -> None:
         """``iter(loader)`` returned `iterator`."""
@@ -133,19 +143,23 @@ class Recorder:
         """``next()`` is called for a batch of `source`."""
         start = now_ns()
         opened = self._open
-        if not opened:
+        if opened and opened[-1][2] != THROUGH:
+            # A loop of the cell over (something around) a loader: the loader itself says more.
+            recorded = self._take_over(opened[-1], start)
+        else:
+            self._headless = False
+            now = start
             if len(self._pending) >= self.drain_at and not self.backend.capturing():
                 self.drain()
                 if self.on_drain is not None:
                     self.on_drain()
-            recorded = self._mark("begin_fetch", now_ns())
-        else:
-            outer = opened[-1]
-            # A loop of the cell over (something around) a loader: the loader itself says more.
-            recorded = outer[2] and outer[0].origin == "for" and source.origin != "for"
-            if recorded:
-                outer[2] = False
-        opened.append([source, start, recorded])
+                now = now_ns()
+            recorded = True
+            if self._host:
+                self._pending.append(("begin_fetch", now, None))
+            else:
+                recorded = self._mark("begin_fetch", now)
+        opened.append([source, start, RECORDED if recorded else SKIPPED])
         self.cost_ns += now_ns() - start
 
     def end_fetch(self, outcome: str, *, batch: bool = True) -> None:
@@ -156,29 +170,62 @@ class Recorder:
             batch: False if what came is no batch (a loop over numbers, say).
         """
         now = now_ns()
-        source, start, recorded = self._open.pop()
+        source, start, how = self._open.pop()
         if batch and outcome == "batch":
             source.fetches += 1
             source.wait_ns += now - start
-        if recorded:
+        if how == RECORDED:
             if batch:
-                payload = (
-                    source.key,
-                    source.origin,
-                    outcome,
-                    self._grad_enabled(),
-                    source.fresh and source.workers > 0,
-                )
-                self._mark("end_fetch", now, payload)
+                first = source.fresh and source.workers > 0
+                payload = (source.key, source.origin, outcome, self._grad_enabled(), first)
+                if self._host:
+                    self._pending.append(("end_fetch", now, payload))
+                else:
+                    self._mark("end_fetch", now, payload)
             else:
                 self._mark("cancel_fetch", now)
         source.fresh = False
         self.cost_ns += now_ns() - now
 
-    def backward(self, tensors: Any) -> None:
-        """A backward pass finished."""
+    def _take_over(self, outer: list[Any], now: int) -> bool:
+        """A fetch begins inside the loop's ``next()`` `outer`; whether it is recorded in its stead."""
+        if outer[2] != RECORDED or outer[0].origin != "for":
+            return False
+        pending = self._pending
+        if now - outer[1] < PASSING_NS and pending and pending[-1][0] == "begin_fetch":
+            outer[2] = THROUGH
+            return True  # the mark of the outer one serves
+        return self._look_through(now) and self._mark("begin_fetch", now)
+
+    def _look_through(self, now: int) -> bool:
+        """More than a fetch goes on inside the innermost ``next()``; whether that is recorded.
+
+        A loop of the cell whose iterator trains gives results, not batches. In a loader (or what
+        the person watches) it is part of making the batch.
+        """
+        innermost = self._open[-1]
+        if innermost[2] == RECORDED and innermost[0].origin == "for":
+            innermost[2] = THROUGH
+            if self._pending and self._pending[-1][0] == "begin_fetch":
+                self._pending.pop()
+            else:
+                self._mark("cancel_fetch", now)
+        return bool(innermost[2] == THROUGH)
+
+    def backward(self, tensors: Any, whole: bool = True) -> None:
+        """A backward pass finished; not `whole`: gradients were asked for, which may be one."""
+        if self._open and not self._look_through(now_ns()):
+            return
+        self.backwards += whole
         if self.on_device is not None:
             self._tell_device(tensors)
+        if self._headless:
+            return
+        if len(self._pending) >= 4 * self.drain_at:
+            self._drain_late()
+            if len(self._pending) >= RING:
+                self.lost_marks += 1
+                return
         self._pending.append(("backward", None, None))
 
     def _tell_device(self, tensors: Any) -> None:
@@ -190,12 +237,17 @@ class Recorder:
     def optimizer(self) -> None:
         """An optimizer step finished."""
         start = now_ns()
+        if self._open and not self._look_through(start):
+            return
         self.optimizer_steps += 1
-        if self._skip_optimizer and not self._host:
-            self._skip_optimizer = False
+        if self._headless:
+            # Steps begin with a batch; without a loader, with the end of this one.
+            self._headless = any(source.fetches for source in self.sources.all)
+        elif self._host:
+            self._pending.append(("optimizer", start, None))
         else:
             self._mark("optimizer", start)
-        if not self._open and len(self._pending) >= 2 * self.drain_at and not self.backend.capturing():
+        if len(self._pending) >= 2 * self.drain_at and not self.backend.capturing():
             self.drain()  # no loader, whose next batch would be the place for it
             if self.on_drain is not None:
                 self.on_drain()
@@ -205,6 +257,8 @@ class Recorder:
         """One of the marks without a payload: begin_save, end_save, begin_copy, end_copy, pause, resume."""
         start = now_ns()
         recorded = self._mark(kind, start)
+        if len(self._pending) >= 4 * self.drain_at:
+            self._drain_late()
         self.cost_ns += now_ns() - start
         return recorded
 
@@ -224,7 +278,9 @@ class Recorder:
                 if not backend.query(event):
                     return
                 if self._last is not None:
-                    self._t += backend.elapsed_s(self._last, event)
+                    self._raw += backend.elapsed_s(self._last, event)
+                    if self._raw > self._t:  # an event of another stream may be from before the last one
+                        self._t = self._raw
                 self._last = event
             pending.popleft()
             if kind == "end_fetch":
@@ -241,11 +297,17 @@ class Recorder:
             else:
                 getattr(sink, kind)(self._t)
 
+    def _drain_late(self) -> None:
+        """Without batches or optimizer steps, which are the better places for it."""
+        if not self.backend.capturing():
+            self.drain()
+
     def finish(self) -> None:
         """End the run: the one wait for the device."""
-        if not self.backend.capturing():
-            self._mark("finish", now_ns())
-            event = next((mark[1] for mark in reversed(self._pending) if mark[1] is not None), None)
-            if event is not None:
-                self.backend.synchronize(event)
+        if self.backend.capturing():
+            return  # the person's capture was left open; what is pending cannot be read
+        self._mark("finish", now_ns())
+        event = next((mark[1] for mark in reversed(self._pending) if mark[1] is not None), None)
+        if event is not None:
+            self.backend.synchronize(event)
         self.drain()

@@ -9,8 +9,10 @@ from typing import Any
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Loader
 
-#: Iterators remembered before those that are gone are forgotten.
-MAX_ITERATORS = 256
+#: Loaders and iterators remembered before those that are gone are forgotten.
+MAX_REMEMBERED = 256
+#: Sources kept apart; after that, new ones count as one of those that are gone.
+MAX_SOURCES = 64
 
 
 @dataclass
@@ -26,7 +28,13 @@ class Source:
     wait_ns: int = 0
     fresh: bool = True  # the next fetch is the first of its iterator
     signature: tuple[Any, ...] = ()
-    ref: Any = None
+    ref: Any = None  # a weak reference to what it reads from, if that may go and come again
+    data: Any = None  # what tells whether a loader's data set is the same
+
+    @property
+    def gone(self) -> bool:
+        """Whether what it read from is no more."""
+        return self.ref is not None and self.ref() is None
 
     def facts(self, role: str, exposed_s: float) -> Loader:
         """The source as a record."""
@@ -59,23 +67,23 @@ class Sources:
         source = self._by_loader.get(id(loader))
         if source is not None and source.ref() is loader:
             return source
-        signature = (type(loader), id(loader.dataset), loader.batch_size, loader.num_workers)
-        for known in self.all:
-            if known.signature == signature and known.ref is not None and known.ref() is None:
-                source = known
-                break
-        else:
+        kind = (type(loader), type(loader.dataset), loader.batch_size, loader.num_workers)
+        data = _identity(loader.dataset)
+        source = self._again("loader", kind, kind, data)
+        if source is None:
             source = self._add("loader", type(loader).__name__)
-            source.signature = signature
-            source.workers = loader.num_workers
             source.settings = _settings(loader)
+        source.workers = loader.num_workers
+        source.signature, source.data = kind, data
         source.ref = weakref.ref(loader)
+        if len(self._by_loader) >= MAX_REMEMBERED:
+            self._by_loader = {id(s.ref()): s for s in self.all if s.origin == "loader" and not s.gone}
         self._by_loader[id(loader)] = source
         return source
 
     def began(self, source: Source, iterator: Any) -> None:
         """`iterator` reads from `source`."""
-        if len(self._by_iterator) >= MAX_ITERATORS:
+        if len(self._by_iterator) >= MAX_REMEMBERED:
             self._by_iterator = {k: v for k, v in self._by_iterator.items() if v[0]() is not None}
         source.fresh = True
         self._by_iterator[id(iterator)] = (weakref.ref(iterator), source)
@@ -83,26 +91,77 @@ class Sources:
     def of_iterator(self, iterator: Any) -> Source:
         """The source that a torch loader iterator reads from."""
         known = self._by_iterator.get(id(iterator))
-        if known is not None:
+        if known is not None and known[0]() is iterator:
             return known[1]
-        source = self._add("loader", "DataLoader")  # begun before the run
-        source.workers = getattr(iterator, "_num_workers", 0)
-        source.settings = {"num_workers": source.workers}
+        source = self._again("loader", ("begun before",), ("begun before",))
+        if source is None:
+            source = self._add("loader", "DataLoader")
+            source.workers = getattr(iterator, "_num_workers", 0)
+            source.settings = {"num_workers": source.workers}
+        source.signature = ("begun before",)
+        source.ref = weakref.ref(iterator)
+        self.began(source, iterator)
         source.fresh = False
-        self._by_iterator[id(iterator)] = (weakref.ref(iterator), source)
+        return source
+
+    def of_watched(self, watched: Any, place: Any, name: str) -> Source:
+        """The source of something watched; `place` is where in the program ``watch()`` was called."""
+        for known in self.all:
+            if known.ref is not None and known.ref() is watched:
+                return known
+        source = self._again("watch", (name, place), (name,))
+        if source is None:
+            source = self._add("watch", name)
+        source.signature = (name, place)
+        source.ref = weakref.ref(watched)
         return source
 
     def of_site(self, site: Any, origin: str, name: str) -> Source:
-        """The source of a watched iterable or a loop of the cell."""
+        """The source of a loop of the cell."""
         source = self._by_site.get(site)
         if source is None:
             source = self._by_site[site] = self._add(origin, name)
         return source
 
+    def _again(
+        self, origin: str, signature: tuple[Any, ...], kind: tuple[Any, ...], data: Any = None
+    ) -> Source | None:
+        """The source that is gone and, by all we know, has come again; None if it is a new one."""
+        gone = [known for known in self.all if known.origin == origin and known.gone]
+        for known in gone:
+            if known.signature == signature and known.data == data:
+                return known
+        if len(self.all) < MAX_SOURCES or not gone:
+            return None
+        alike = [known for known in gone if known.signature[: len(kind)] == kind]
+        return (alike or gone)[-1]
+
     def _add(self, origin: str, name: str) -> Source:
         source = Source(len(self.all), origin, name)
         self.all.append(source)
         return source
+
+
+def _identity(data: Any) -> Any:
+    """What is the same for the same data set, and not for another one at its old address."""
+    try:
+        return _Identity(weakref.ref(data))
+    except TypeError:  # a list, say
+        try:
+            return id(data), len(data)
+        except TypeError:
+            return id(data), None
+
+
+class _Identity:
+    """Equal for the same living object; two that are gone are never equal."""
+
+    def __init__(self, ref: Any) -> None:
+        self._ref = ref
+
+    def __eq__(self, other: object) -> bool:
+        mine = self._ref()
+        return isinstance(other, _Identity) and mine is not None and other._ref() is mine
 
 
 def _settings(loader: Any) -> dict[str, Any]:

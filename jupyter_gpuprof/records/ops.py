@@ -20,11 +20,15 @@ class OpTotal:
 
 @dataclass(frozen=True)
 class OpSpan:
-    """One bar of a timeline; seconds from the beginning of its step."""
+    """One bar of a timeline; seconds from the beginning of its step.
+
+    A bar may stand for several short ops in a row; `busy_ratio` is the share of it in which one ran.
+    """
 
     name: str
     start_s: float
     duration_s: float
+    busy_ratio: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Lane:
 class StepTimeline:
     """One step of one rank, drawn out."""
 
-    which: str  # "typical" or "worst"
+    which: str  # "typical" or "worst"; "window" for all that there is, where the steps are not known
     rank: int
     step: int
     duration_s: float
@@ -60,6 +64,7 @@ class OpWindow:
         agreement: how the window's input wait and that of the events go together; "" without events.
         top_ops: the gpu ops that took most time, longest first.
         timelines: typical and worst step of each rank.
+        rank: whose figures these are, where there are several ranks; None where there are not.
     """
 
     edges: str
@@ -72,3 +77,4 @@ class OpWindow:
     agreement: str = ""
     top_ops: tuple[OpTotal, ...] = ()
     timelines: tuple[StepTimeline, ...] = ()
+    rank: int | None = None

@@ -114,7 +114,7 @@ class Verdict:
     """
 
     label: Label
-    strength: Literal["strong", "moderate", "none"]
+    strength: Literal["strong", "moderate", "weak", "none"]
     sentence: str
     reasons: tuple[str, ...] = ()
     also: tuple[Label, ...] = ()

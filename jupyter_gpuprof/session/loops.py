@@ -19,14 +19,20 @@ TRAINING_CALLS = frozenset({"backward", "manual_backward", "step"})
 def wrap_training_loops(tree: Tree, expression: str) -> Tree:
     """The tree with ``for x in y`` turned into ``for x in <expression>(y, "line n")``, in place.
 
-    Loops around a training call are wrapped, wherever they stand; without any such call in the source
-    (the step is in a function defined elsewhere), all loops outside of functions.
+    Loops around a training call are wrapped, wherever they stand, and so are loops around a call of a
+    function of this source that trains; without any (the step is defined elsewhere), all loops outside
+    of functions.
 
     Args:
         tree: a module.
         expression: Python that evaluates to a function of the iterable and the loop's name.
     """
-    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For) and _trains(node)]
+    calls = TRAINING_CALLS | _training_functions(tree)
+    loops = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.For) and any(calls & _called(statement) for statement in node.body)
+    ]
     if not loops:
         loops = [node for node in _outside_functions(tree) if isinstance(node, ast.For)]
     for loop in loops:
@@ -40,14 +46,24 @@ def wrap_training_loops(tree: Tree, expression: str) -> Tree:
     return tree
 
 
-def _trains(loop: ast.For) -> bool:
-    return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in TRAINING_CALLS
-        for statement in loop.body
-        for node in ast.walk(statement)
-    )
+def _training_functions(tree: ast.AST) -> frozenset[str]:
+    """Names of the functions defined here that train, themselves or through one another."""
+    defined = [
+        (node.name, {name for statement in node.body for name in _called(statement)})
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    trains: set[str] = set()
+    while found := {name for name, calls in defined if calls & (TRAINING_CALLS | trains)} - trains:
+        trains |= found
+    return frozenset(trains)
+
+
+def _called(statement: ast.AST) -> set[str]:
+    """Names of the functions and methods that are called in a statement."""
+    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    names = (getattr(called, "attr", None) or getattr(called, "id", None) for called in calls)
+    return {name for name in names if name is not None}
 
 
 def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:

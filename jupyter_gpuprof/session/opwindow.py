@@ -28,6 +28,7 @@ def describe_window(
         table.part_s(Part.INPUT) / table.total_s
     )  # fmt: skip
     return OpWindow(
+        rank=trace.rank if len(traces) > 1 else None,
         edges=broken_down.window,
         steps=broken_down.steps,
         wall_s=table.total_s,

@@ -140,6 +140,8 @@ def moment(started_at: str) -> str:
 
 def clean(text: str) -> str:
     """Foreign words on one line, without control characters or marks that turn the direction."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     return " ".join("".join(_harmless(character) for character in text).split())
 
 

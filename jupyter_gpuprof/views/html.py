@@ -6,7 +6,7 @@ notebook's table of contents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from jupyter_gpuprof.records.reading import Missing
@@ -24,6 +24,18 @@ from jupyter_gpuprof.views.format import (
     why,
     yes_no,
 )
+from jupyter_gpuprof.views.markup import (
+    bullet_section,
+    bullets,
+    head_row,
+    heading,
+    hinted,
+    line_breaks,
+    plain,
+    row_cells,
+    table,
+)
+from jupyter_gpuprof.views.ops_html import ops_section, ranks_section, timeline_section
 from jupyter_gpuprof.views.parts import (
     PART_OF_LABEL,
     Part,
@@ -77,8 +89,11 @@ def run_html(run: Run) -> str:
         _SIMULATED if run.device.simulated else "",
         _verdict(run),
         _parts(run),
+        ranks_section(run.ranks),
         _remedies(run),
-        _list("Doubts", run.verdict.doubts),
+        bullet_section("Doubts", run.verdict.doubts),
+        ops_section(run),
+        timeline_section(run),
         _details(run),
     )
 
@@ -96,18 +111,18 @@ def run_page(run: Run) -> str:
 
 def compare_html(a: Run, b: Run) -> str:
     """Two runs side by side: `a` before, `b` after, and what changed."""
-    names = " → ".join(_words(run.name) for run in (a, b))
+    names = " → ".join(plain(run.name) for run in (a, b))
     bars = zip(_WHEN, (_bar(a), _bar(b)), strict=True)
     pairs = (f"<span class='jp-gpuprof-soft'>{when}</span>{bar}" for when, bar in bars)
-    heads = _head_row(("", *_WHEN, "change"), numbers=(1, 2))
+    heads = head_row(("", *_WHEN, "change"), numbers=(1, 2))
     rows = "".join(_comparison_row(row) for row in comparison_rows(a, b))
     return _fragment(
         f"Comparison of {clean(a.name)} and {clean(b.name)}",
         f"<div class='jp-gpuprof-pair-top'><p class='jp-gpuprof-name'>{names}</p>"
         f"<p class='jp-gpuprof-figure'><b>{step_change(a, b)}</b> <span>mean step</span></p></div>",
         f"<div class='jp-gpuprof-pair'>{''.join(pairs)}</div>",
-        _table(heads, rows),
-        _list("Doubts", comparison_doubts(a, b)),
+        table(heads, rows),
+        bullet_section("Doubts", comparison_doubts(a, b)),
     )
 
 
@@ -116,7 +131,7 @@ def history_html(runs: Sequence[Run]) -> str:
     if not runs:
         return _fragment("Profiled runs", "<p>No runs yet.</p>")
     rows = "".join(_history_row(run) for run in runs)
-    return _fragment("Profiled runs", _table(_head_row(HISTORY_HEADS, numbers=(4, 5)), rows))
+    return _fragment("Profiled runs", table(head_row(HISTORY_HEADS, numbers=(4, 5)), rows))
 
 
 def _fragment(name: str, *blocks: str) -> str:
@@ -129,7 +144,7 @@ def _fragment(name: str, *blocks: str) -> str:
 
 def _top(run: Run) -> str:
     return (
-        f"<div class='jp-gpuprof-top'><span class='jp-gpuprof-name'>{_words(run.name)}</span> "
+        f"<div class='jp-gpuprof-top'><span class='jp-gpuprof-name'>{plain(run.name)}</span> "
         f"<span>{escape(moment(run.started_at))}</span></div>"
     )
 
@@ -138,7 +153,7 @@ def _verdict(run: Run) -> str:
     verdict = run.verdict
     strength = strength_words(run)
     aside = f" <span>{escape(strength)}</span>" if strength else ""
-    also = f"<p class='jp-gpuprof-soft'>Also {_words(', '.join(verdict.also))}.</p>" if verdict.also else ""
+    also = f"<p class='jp-gpuprof-soft'>Also {plain(', '.join(verdict.also))}.</p>" if verdict.also else ""
     mean = run.steps.mean_s
     hint = f" title='{escape(why(mean))}'" if isinstance(mean, Missing) else ""
     part = PART_OF_LABEL.get(verdict.label)
@@ -149,7 +164,7 @@ def _verdict(run: Run) -> str:
         f"<p class='jp-gpuprof-label' role='heading' aria-level='3'>{label}</p>"
         f"<p class='jp-gpuprof-sentence'>{escape(sentence(verdict.sentence))}</p>{also}</div>"
         f"<p class='jp-gpuprof-figure'{hint}><b>{seconds(mean)}</b> <span>mean step</span></p></div>"
-        f"{_items(verdict.reasons)}"
+        f"{bullets(verdict.reasons)}"
     )
 
 
@@ -162,7 +177,7 @@ def _parts(run: Run) -> str:
         "<th scope='col' class='jp-gpuprof-range'>0 to 100 %</th></tr>"
     )
     note = compute_note(run)
-    return f"{_head('Where the time goes')}{_bar(run)}{_table(heads, rows, 'jp-gpuprof-parts')}" + (
+    return f"{heading('Where the time goes')}{_bar(run)}{table(heads, rows, 'jp-gpuprof-parts')}" + (
         f"<p class='jp-gpuprof-soft jp-gpuprof-note'>{escape(note)}</p>" if note else ""
     )
 
@@ -233,7 +248,7 @@ def _remedies(run: Run) -> str:
             f"<span class='jp-gpuprof-gain{' jp-gpuprof-soft' if reason else ''}'>{escape(gain)}</span>"
             f"<p class='jp-gpuprof-soft'>{escape(how)}</p></li>"
         )
-    return f"{_head('What to try')}<ol class='jp-gpuprof-remedies'>{''.join(items)}</ol>"
+    return f"{heading('What to try')}<ol class='jp-gpuprof-remedies'>{''.join(items)}</ol>"
 
 
 def _details(run: Run) -> str:
@@ -244,9 +259,9 @@ def _details(run: Run) -> str:
         ("Memory", escape(memory)),
         ("Device", escape(f"{device_words(run.device)}; {clock_words(run)}")),
         ("Overhead", escape(overhead_words(run))),
-        ("Near misses", _lines(run.verdict.near)),
-        ("Notes", _lines(run.notes)),
-        ("Run", f"<code>{_words(run.run_id)}</code>"),
+        ("Near misses", line_breaks(run.verdict.near)),
+        ("Notes", line_breaks(run.notes)),
+        ("Run", f"<code>{plain(run.run_id)}</code>"),
     ]
     terms = "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in facts if words)
     summary = f"Details: {counted(run.steps.counted, 'step')} on {clean(run.device.name)}"
@@ -257,77 +272,33 @@ def _loaders(loaders: Sequence[Loader]) -> str:
     if not loaders:
         return ""
     rows = "".join(_loader_row(loader) for loader in loaders)
-    return f"{_head('Loaders')}{_table(_head_row(_LOADER_HEADS, numbers=(2, 3, 4, 5, 6, 7)), rows)}"
+    return f"{heading('Loaders')}{table(head_row(_LOADER_HEADS, numbers=(2, 3, 4, 5, 6, 7)), rows)}"
 
 
 def _loader_row(loader: Loader) -> str:
     cells = (
-        (_words(loader.role), ""),
+        (plain(loader.role), ""),
         (number(loader.fetches), "jp-gpuprof-num"),
-        (_told(number(loader.batch_size), loader.batch_size), "jp-gpuprof-num"),
+        (hinted(number(loader.batch_size), loader.batch_size), "jp-gpuprof-num"),
         (seconds(loader.wait_s), "jp-gpuprof-num"),
         (seconds(loader.exposed_s), "jp-gpuprof-num"),
-        (_told(number(loader.num_workers), loader.num_workers), "jp-gpuprof-num"),
-        (_told(number(loader.prefetch_factor), loader.prefetch_factor), "jp-gpuprof-num"),
-        (_told(yes_no(loader.pin_memory), loader.pin_memory), ""),
-        (_told(yes_no(loader.persistent_workers), loader.persistent_workers), ""),
+        (hinted(number(loader.num_workers), loader.num_workers), "jp-gpuprof-num"),
+        (hinted(number(loader.prefetch_factor), loader.prefetch_factor), "jp-gpuprof-num"),
+        (hinted(yes_no(loader.pin_memory), loader.pin_memory), ""),
+        (hinted(yes_no(loader.persistent_workers), loader.persistent_workers), ""),
     )
-    return f"<tr><th scope='row'>{_words(loader.name)}</th>{_cells(cells)}</tr>"
+    return f"<tr><th scope='row'>{plain(loader.name)}</th>{row_cells(cells)}</tr>"
 
 
 def _comparison_row(row: Row) -> str:
     key = f"<span class='jp-gpuprof-key {part_class(row.key)}'></span>" if row.key else ""
     number_class = "jp-gpuprof-num"
     cells = ((escape(row.before), number_class), (escape(row.after), number_class), (escape(row.change), ""))
-    return f"<tr><th scope='row'>{key}{escape(row.name)}</th>{_cells(cells)}</tr>"
+    return f"<tr><th scope='row'>{key}{escape(row.name)}</th>{row_cells(cells)}</tr>"
 
 
 def _history_row(run: Run) -> str:
     run_id, when, name, label, mean, share = (escape(cell) for cell in history_cells(run))
     number_class, text = "jp-gpuprof-num", "jp-gpuprof-text"
     cells = ((when, ""), (name, text), (label, text), (mean, number_class), (share, number_class))
-    return f"<tr><th scope='row'><code>{run_id}</code></th>{_cells(cells)}</tr>"
-
-
-def _table(heads: str, rows: str, name: str = "") -> str:
-    table = f"<table><thead>{heads}</thead><tbody>{rows}</tbody></table>"
-    return f"<div class='jp-gpuprof-wide {name}'>{table}</div>"
-
-
-def _head_row(heads: Sequence[str], numbers: tuple[int, ...]) -> str:
-    classes = (" class='jp-gpuprof-num'" if i in numbers else "" for i in range(len(heads)))
-    cells = (f"<th scope='col'{c}>{escape(head)}</th>" for head, c in zip(heads, classes, strict=True))
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cells(cells: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"<td class='{name}'>{words}</td>" for words, name in cells)
-
-
-def _head(title: str) -> str:
-    return f"<p class='jp-gpuprof-head' role='heading' aria-level='4'>{escape(title)}</p>"
-
-
-def _list(title: str, items: Sequence[str]) -> str:
-    return f"{_head(title)}{_items(items)}" if items else ""
-
-
-def _items(items: Sequence[str]) -> str:
-    if not items:
-        return ""
-    points = "".join(f"<li>{escape(sentence(item))}</li>" for item in items)
-    return f"<ul class='jp-gpuprof-list'>{points}</ul>"
-
-
-def _lines(items: Sequence[str]) -> str:
-    return "<br/>".join(escape(sentence(item)) for item in items)
-
-
-def _told(words: str, reading: object) -> str:
-    if isinstance(reading, Missing):
-        return f"<span title='{escape(why(reading))}'>{words}</span>"
-    return words
-
-
-def _words(text: str) -> str:
-    return escape(clean(text))
+    return f"<tr><th scope='row'><code>{run_id}</code></th>{row_cells(cells)}</tr>"

@@ -40,6 +40,15 @@ PART_COLOURS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
+#: The part whose colour stands for a kind of gpu op, or for a lane of a timeline.
+KIND_PARTS = {
+    "loader": "exposed_input",
+    "host": "between.other",
+    "compute": "device_compute",
+    "communication": "exposed_communication",
+    "copies": "copies",
+}
+
 # A word that does not fit into its segment of the bar wraps below it, out of sight: never half a number.
 # `&` stands for the root. It is doubled to win over the rules of JupyterLab's rendered HTML.
 _SHEET = """
@@ -124,6 +133,24 @@ _SHEET = """
 & dd { float: none; width: auto; margin: 0; padding: 0; }
 & code { white-space: nowrap; padding: 0; background: none; color: inherit;
   font: 12px var(--jp-code-font-family, ui-monospace, Menlo, Consolas, monospace); }
+& .jp-gpuprof-figures { display: flex; flex-wrap: wrap; gap: 8px 36px; margin: 8px 0 12px; }
+& .jp-gpuprof-figures b { display: block; font-size: 18px; font-weight: 600; line-height: 1.3; }
+& .jp-gpuprof-figures p > span { color: var(--gp-soft); font-size: 12px; }
+& .jp-gpuprof-ops table { min-width: 520px; }
+& .jp-gpuprof-ops tbody th { width: 99%; max-width: 0; overflow: hidden; text-overflow: ellipsis; }
+& .jp-gpuprof-ranks th, & .jp-gpuprof-ranks td { padding-right: 16px; }
+& .jp-gpuprof-ranks th:last-child, & .jp-gpuprof-ranks td:last-child { padding-right: 0; }
+& .jp-gpuprof-ranks thead th { white-space: normal; overflow-wrap: normal; vertical-align: bottom;
+  line-height: 1.3; }
+& .jp-gpuprof-ranks, & .jp-gpuprof-ops { margin-top: 10px; }
+& .jp-gpuprof-mark { margin-left: 6px; padding: 1px 6px; border-radius: 3px; font-size: 12px;
+  forced-color-adjust: none; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+& .jp-gpuprof-timeline { display: block; width: 100%; min-width: 640px; height: auto; margin: 12px 0 0; }
+& .jp-gpuprof-timeline text { fill: var(--gp-soft); font-size: 12px; }
+& .jp-gpuprof-timeline .jp-gpuprof-name { fill: var(--gp-ink); font-size: 13px; }
+& .jp-gpuprof-timeline .jp-gpuprof-lane { fill: var(--gp-raised); }
+& .jp-gpuprof-timeline .jp-gpuprof-grid { stroke: var(--gp-line); }
+& .jp-gpuprof-timeline g { forced-color-adjust: none; }
 & .jp-gpuprof-pair-top { display: flex; flex-wrap: wrap; gap: 4px 32px; justify-content: space-between; }
 & .jp-gpuprof-pair { display: grid; grid-template-columns: max-content 1fr; gap: 6px 12px;
   align-items: center;   margin: 12px 0 16px; font-size: 13px; }
@@ -185,7 +212,7 @@ def page_sheet() -> str:
 def _part_rules(root: str, key: str) -> str:
     name, colour, ink = part_class(key), f"var(--gp-{_slug(key)})", f"var(--gp-{_slug(key)}-ink)"
     return (
-        f"{root} .{name} {{ background: {colour}; color: {ink}; }} "
+        f"{root} .{name} {{ background: {colour}; color: {ink}; fill: {colour}; }} "
         f"{root} .{name}.jp-gpuprof-verdict {{ background: none; color: inherit; --gp-accent: {colour}; }}"
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from jupyter_gpuprof.records.run import Remedy, Run
 from jupyter_gpuprof.views.format import clean, interval, known, percent, sentence, shorten
+from jupyter_gpuprof.views.lines import bullet_lines, columns, wrap
+from jupyter_gpuprof.views.ops_text import ops_block, ranks_block
 from jupyter_gpuprof.views.parts import Part, compute_note, measured_parts, missing_words
 from jupyter_gpuprof.views.rows import HISTORY_HEADS, comparison_doubts, comparison_rows, history_cells
 from jupyter_gpuprof.views.sentences import (
@@ -31,9 +32,11 @@ def run_text(run: Run, width: int = 100) -> str:
     blocks = [
         _verdict_block(run, width),
         _parts_block(run, width),
+        ranks_block(run.ranks, width),
         _remedies_block(run, width),
         _list_block("Doubts", run.verdict.doubts, width),
         _list_block("Near misses", run.verdict.near, width),
+        ops_block(run, width),
         _facts_block(run, width),
         _list_block("Notes", run.notes, width),
     ]
@@ -44,7 +47,7 @@ def compare_text(a: Run, b: Run) -> str:
     """Two runs side by side: `a` before, `b` after, and what changed."""
     rows = comparison_rows(a, b)
     heads = ("", shorten(a.name, 28), shorten(b.name, 28), "change")
-    table = _table([heads, *((row.name, row.before, row.after, row.change) for row in rows)], right=(1, 2))
+    table = columns([heads, *((row.name, row.before, row.after, row.change) for row in rows)], right=(1, 2))
     return "\n".join(["gpuprof: before and after", "", *table, *_doubt_lines(comparison_doubts(a, b))]) + "\n"
 
 
@@ -54,7 +57,7 @@ def history_text(rows: Sequence[Run]) -> str:
         return "No runs yet.\n"
     cells = [history_cells(run) for run in rows]
     short = [(run_id, when, shorten(name, 32), *rest) for run_id, when, name, *rest in cells]
-    return "\n".join(_table([HISTORY_HEADS, *short], right=(4, 5))) + "\n"
+    return "\n".join(columns([HISTORY_HEADS, *short], right=(4, 5))) + "\n"
 
 
 def share_bar(share: float, cells: int) -> str:
@@ -69,15 +72,15 @@ def _verdict_block(run: Run, width: int) -> list[str]:
     verdict = run.verdict
     strength = "" if verdict.strength == "none" else f" ({verdict.strength})"
     also = f", also {', '.join(clean(label) for label in verdict.also)}" if verdict.also else ""
-    title = _wrap(f"gpuprof: {clean(run.name)}", width)
+    title = wrap(f"gpuprof: {clean(run.name)}", width)
     if run.device.simulated:
         title.append("SIMULATED device: no real hardware was measured")
     return [
         *title,
         "",
-        *_wrap(f"{verdict.label.upper()}{strength}{also}", width),
-        *_wrap(sentence(verdict.sentence), width),
-        *_bullets(verdict.reasons, width),
+        *wrap(f"{verdict.label.upper()}{strength}{also}", width),
+        *wrap(sentence(verdict.sentence), width),
+        *bullet_lines(verdict.reasons, width),
     ]
 
 
@@ -87,19 +90,19 @@ def _parts_block(run: Run, width: int) -> list[str]:
     lines = ["Where the time goes", *_part_lines(seen, width)]
     unseen = [part.name for part in parts if part not in seen]
     if unseen:
-        lines += _wrap(f"none seen: {', '.join(unseen)}", width, "  ")
+        lines += wrap(f"none seen: {', '.join(unseen)}", width, "  ")
     note = compute_note(run)
     if note:
-        lines += _wrap(note, width, "  ")
+        lines += wrap(note, width, "  ")
     missing = missing_words(run)
     if missing:
-        lines += _wrap(f"not measured: {missing}", width, "  ")
+        lines += wrap(f"not measured: {missing}", width, "  ")
     return lines
 
 
 def _part_lines(parts: Sequence[Part], width: int) -> list[str]:
     rows = [(part.name, percent(part.share), interval(part.share)) for part in parts]
-    table = _table(rows, right=(1, 2), indent="  ", keep_end=True)
+    table = columns(rows, right=(1, 2), indent="  ", keep_end=True)
     room = width - max((len(line) for line in table), default=0) - 2
     if room < _SHORTEST_BAR:
         return table
@@ -125,12 +128,12 @@ def _remedy_lines(run: Run, remedy: Remedy, lead: str, width: int) -> list[str]:
     if len(title) + 2 <= room:
         lines = [f"{lead}{title}{gain:>{width - len(lead) - len(title)}}"]
     else:
-        lines = [*_wrap(title, width, lead, indent), *_wrap(gain, width, indent)]
-    return lines + _wrap(sentence(remedy.how), width, indent)
+        lines = [*wrap(title, width, lead, indent), *wrap(gain, width, indent)]
+    return lines + wrap(sentence(remedy.how), width, indent)
 
 
 def _list_block(title: str, items: Sequence[str], width: int) -> list[str]:
-    return [title, *_bullets(items, width)] if items else []
+    return [title, *bullet_lines(items, width)] if items else []
 
 
 def _facts_block(run: Run, width: int) -> list[str]:
@@ -143,30 +146,8 @@ def _facts_block(run: Run, width: int) -> list[str]:
         ("Device", f"{device_words(run.device)}; {clock_words(run)}"),
         ("Overhead", overhead_words(run)),
     ]
-    return [line for name, words in facts for line in _wrap(words, width, f"{name:<10}", " " * 10)]
-
-
-def _bullets(items: Iterable[str], width: int) -> list[str]:
-    return [line for item in items for line in _wrap(sentence(item), width, "  - ", "    ")]
+    return [line for name, words in facts for line in wrap(words, width, f"{name:<10}", " " * 10)]
 
 
 def _doubt_lines(doubts: Sequence[str]) -> list[str]:
     return ["", *doubts] if doubts else []
-
-
-def _wrap(words: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
-    after = first if rest is None else rest
-    return textwrap.wrap(words, width, initial_indent=first, subsequent_indent=after, break_on_hyphens=False)
-
-
-def _table(
-    rows: Sequence[Sequence[str]], right: tuple[int, ...] = (), indent: str = "", keep_end: bool = False
-) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligns = [">" if column in right else "<" for column in range(len(widths))]
-    lines = []
-    for row in rows:
-        cells = (f"{cell:{side}{wide}}" for cell, side, wide in zip(row, aligns, widths, strict=True))
-        line = indent + "  ".join(cells)
-        lines.append(line if keep_end else line.rstrip())
-    return lines

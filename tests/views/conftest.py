@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from jupyter_gpuprof.records.ops import Lane, OpSpan, OpTotal, StepTimeline
 from jupyter_gpuprof.records.reading import Estimate, Missing
 from jupyter_gpuprof.records.run import (
     Between,
@@ -20,6 +21,7 @@ from jupyter_gpuprof.records.run import (
     Steps,
     Verdict,
 )
+from tests.traced_run import HOSTILE, RANKS, WINDOW, a_timeline
 
 MakeRun = Callable[..., Run]
 
@@ -84,3 +86,33 @@ def make_run() -> MakeRun:
         return dataclasses.replace(_RUN, **changes)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def traced(make_run) -> Run:
+    """A run of four ranks with everything there is."""
+    timelines = tuple(
+        timeline
+        for rank in range(4)
+        for timeline in (a_timeline(rank=rank), a_timeline("worst", rank, 14, 0.12))
+    )
+    ops = dataclasses.replace(WINDOW, rank=2, timelines=timelines)
+    return make_run(ops=ops, ranks=RANKS, source="trace")
+
+
+@pytest.fixture(scope="session")
+def hostile_trace(make_run) -> Run:
+    """A run whose ops, ranks and timelines are named to do harm."""
+    spans = (OpSpan(HOSTILE, 0.0, 0.01), OpSpan(f"3 ops (longest: {HOSTILE})", 0.02, 0.01, 0.5))
+    timeline = StepTimeline(HOSTILE, 0, 1, 0.1, (Lane("compute", spans), Lane(HOSTILE, spans)))
+    ops = dataclasses.replace(
+        WINDOW,
+        edges=HOSTILE,
+        agreement=HOSTILE,
+        busy_ratio=Missing(HOSTILE),
+        top_ops=(OpTotal(HOSTILE, HOSTILE, 1, 0.1, 0.1),),
+        timelines=(timeline, dataclasses.replace(timeline, which="worst")),
+    )
+    row = dataclasses.replace(RANKS.rows[0], label=HOSTILE, source=HOSTILE, busy_ratio=Missing(HOSTILE))
+    ranks = dataclasses.replace(RANKS, rows=(row, *RANKS.rows[1:]), sentences=(HOSTILE,))
+    return make_run(name=HOSTILE, ops=ops, ranks=ranks)
