@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing, Number, Share
 from jupyter_gpuprof.records.run import Between, Remedy, Shares, Steps, Verdict
 from jupyter_gpuprof.records.timing import PART_NAMES, Part, StepTable
+
+
+#: A warm-up beyond this part of the run is said.
+MUCH_WARMUP = 0.25
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,12 @@ def conclude(table: StepTable, facts: Facts, limits: Thresholds | None = None) -
         Evidence(resample(half, block), table.missing, *skew) for half in halves_of(counted) if len(half)
     ]
     steps = _steps(table, facts, counted, warmup, warm_rows)
+    long_warmup = steps.warmup > MUCH_WARMUP * table.steps and facts.warmup_steps is None
+    if long_warmup and steps.counted:
+        doubt = (
+            f"{steps.warmup} of {table.steps} steps were left out as warm-up: they were slower than the rest."
+        )
+        facts = replace(facts, doubts=(*facts.doubts, doubt))
     verdict = judge(evidence, halves, steps, facts, limits)
     shares = _shares(evidence.resampled, table.missing, bool(len(counted)))
     remedies: tuple[Remedy, ...] = ()

@@ -100,7 +100,9 @@ def _workers(loader: Loader, cost: StepCost, facts: Facts) -> list[Remedy]:
     now, cores = int(now), int(cores)
     step_s = cost.without(Part.INPUT, Part.EPOCH_START)
     if now == 0:
-        batch_s = loader.wait_s / loader.fetches
+        # Where the device is the host, the counted steps tell; else all of the loader's host time.
+        on_host = facts.device.kind == "cpu"
+        batch_s = cost.parts_s[Part.INPUT] if on_host else loader.wait_s / loader.fetches
         how = f"a batch takes {1e3 * batch_s:.1f} ms in the training process"
     else:  # starved workers all work all the time
         batch_s = min(now, cores) * cost.mean_s
@@ -163,7 +165,7 @@ def _communication(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Rem
             "Fewer devices, a larger batch per device, or accumulation with no_sync()",
             cost.without(Part.COMMUNICATION),
             "the mean step less the exposed communication: the most that hiding it can give",
-        )
+        ),
     ]
 
 

@@ -149,7 +149,10 @@ def _straddle(finding: Finding) -> str:
 
 
 def _reason(finding: Finding) -> str:
-    return f"{finding.label}: {_interval(finding)} of the time goes to {finding.cause}"
+    return (
+        f"{finding.label}: {_interval(finding)} for {finding.cause}, "
+        f"the threshold is {_percent(finding.threshold)}"
+    )
 
 
 def _below(finding: Finding) -> str:

@@ -76,13 +76,21 @@ class GpuprofMagics(Magics):
         args = self._parse(self._ip.var_expand(line, depth=1))
         if args.words:
             raise UsageError(f"%%gpuprof takes no {args.words[0]!r}: only options. See %gpuprof help.")
-        cell = _Cell(args, self._ip)
+        try:
+            cell = _Cell(args, self._ip)
+            cell.session.start()
+        except Exception as error:  # ours alone: the person's cell runs
+            print(
+                f"gpuprof: this cell runs without a profile ({type(error).__name__}: {error}).",
+                file=sys.stderr,
+            )
+            return
         self._cells.append(cell)
-        cell.session.start()
 
     def stopped(self) -> None:
         """The cell was ended by ``--steps``."""
-        self._cells[-1].session.stopped_by_limit()
+        if self._cells:
+            self._cells[-1].session.stopped_by_limit()
 
     def end(self) -> None:
         """The cell ended, however."""

@@ -261,3 +261,13 @@ def test_load_twice_unload_leaves_nothing(cells) -> None:
     assert not [t for t in cells.shell.ast_transformers if "gpuprof" in type(t).__module__]
     cells.run("%load_ext jupyter_gpuprof")
     assert cells.run("%%gpuprof --quiet\n" + LOOP + "1\n").result == 1
+
+
+def test_a_failure_of_ours_at_the_beginning_leaves_the_cell_alone(cells, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise NameError("ours")
+
+    monkeypatch.setattr("jupyter_gpuprof.session.profile.Session.start", fail)
+    result = cells.run("%%gpuprof\n" + LOOP + "3\n")
+    assert result.result == 3
+    assert "runs without a profile (NameError: ours)" in cells.stderr
