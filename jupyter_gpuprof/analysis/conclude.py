@@ -22,7 +22,6 @@ from jupyter_gpuprof.records.reading import Missing, Number, Share
 from jupyter_gpuprof.records.run import Between, Remedy, Shares, Steps, Verdict
 from jupyter_gpuprof.records.timing import PART_NAMES, Part, StepTable
 
-
 #: A warm-up beyond this part of the run is said.
 MUCH_WARMUP = 0.25
 

@@ -51,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         "--warmup", type=_steps_or_auto, default=None, metavar="auto|K", help="steps to leave out at first"
     )
     run.add_argument("--steps", type=int, default=None, help="end the script after so many counted steps")
+    run.add_argument(
+        "--kernels", default="auto", metavar="auto|off|K", help="steps of the gpu op window (none on a CPU)"
+    )
     _add_outputs(run)
     run.add_argument("--quiet", action="store_true", help="print no report; the run is saved all the same")
     run.add_argument("--no-live", action="store_true", help="no live line while the script runs")
@@ -97,17 +100,19 @@ def _steps_or_auto(text: str) -> int | None:
 def _run(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.session.profile import Options, Session
     from jupyter_gpuprof.session.script import run_script
+    from jupyter_gpuprof.session.window import parse_kernels
 
-    options = Options(args.name or args.script.stem, args.warmup, args.steps)
+    options = Options(args.name or args.script.stem, args.warmup, args.steps, parse_kernels(args.kernels))
     _check_outputs(args)
     live = _LiveLine() if not (args.quiet or args.no_live) and sys.stderr.isatty() else None
     session = Session(options, progress=live.show if live else None)
     run, raised = run_script(args.script, args.arguments, session)
     if live:
         live.clear()
-    if not args.quiet:
-        _print_report(run)
-    _write_outputs(run, args)
+    if not session.is_secondary:  # rank 0 reports for all
+        if not args.quiet:
+            _print_report(run)
+        _write_outputs(run, args)
     return _exit_status(raised)
 
 

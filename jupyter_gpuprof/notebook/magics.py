@@ -108,10 +108,11 @@ class GpuprofMagics(Magics):
 
     def _parse(self, line: str) -> Any:
         from jupyter_gpuprof.session.profile import Options
+        from jupyter_gpuprof.session.window import parse_kernels
 
         args = parse_argstring(self.gpuprof, line)
         try:
-            args.options = Options(args.name, args.warmup, args.steps)
+            args.options = Options(args.name, args.warmup, args.steps, parse_kernels(args.kernels))
         except GpuprofError as error:
             raise UsageError(str(error)) from None
         return args

@@ -18,6 +18,8 @@ from jupyter_gpuprof.probes.sources import Source, Sources
 
 #: Marks collected before they are read back, and the most that may wait for a device that lags behind.
 DRAIN_AT, RING = 48, 1024
+#: How old the oldest of them may get, so that a slow loop is seen as it runs.
+DRAIN_PERIOD_NS = 250_000_000
 #: After so many failures of our own code the run goes on without us.
 MAX_FAILURES = 3
 #: Between the begin of a loop's ``next()`` and that of the loader inside it, when nothing else is done.
@@ -50,6 +52,14 @@ class Sink(Protocol):
     def finish(self, t: float) -> None: ...
 
 
+class Observer(Protocol):
+    """Who wants to know where steps begin (a kernel window)."""
+
+    def begin_step(self) -> None: ...
+    def begin_fetch(self) -> None: ...
+    def end_fetch(self) -> None: ...
+
+
 class Recorder:
     """Records one run.
 
@@ -77,6 +87,9 @@ class Recorder:
         self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
         self.stop_request: BaseException | None = None  # raised at the next step boundary
         self.drain_at = DRAIN_AT
+        self.observer: Observer | None = None  # told of the boundaries of steps
+        self.muted = False  # the observer alone is told what happens; nothing is recorded
+        self._drained_ns = now_ns()
         self._grad_enabled = grad_enabled
         self._open: list[list[Any]] = []  # fetches in progress: [source, started_ns, how recorded]
         self.use(sink, backend or HostClock())
@@ -112,6 +125,8 @@ class Recorder:
     # -- marks, on the training thread -----------------------------------------------------------
 
     def _mark(self, kind: str, now: int, payload: Any = None) -> bool:
+        if self.muted:
+            return False
         if self._host:
             self._pending.append((kind, now, payload))
             return True
@@ -148,17 +163,15 @@ class Recorder:
             recorded = self._take_over(opened[-1], start)
         else:
             self._headless = False
-            now = start
-            if len(self._pending) >= self.drain_at and not self.backend.capturing():
-                self.drain()
-                if self.on_drain is not None:
-                    self.on_drain()
-                now = now_ns()
+            if len(self._pending) >= self.drain_at or start - self._drained_ns > DRAIN_PERIOD_NS:
+                start = self._drain_and_tell(start)
+            if self.observer is not None:
+                start = self._observe(start)
             recorded = True
-            if self._host:
-                self._pending.append(("begin_fetch", now, None))
+            if self._host and not self.muted:
+                self._pending.append(("begin_fetch", start, None))
             else:
-                recorded = self._mark("begin_fetch", now)
+                recorded = self._mark("begin_fetch", start)
         opened.append([source, start, RECORDED if recorded else SKIPPED])
         self.cost_ns += now_ns() - start
 
@@ -184,6 +197,8 @@ class Recorder:
                     self._mark("end_fetch", now, payload)
             else:
                 self._mark("cancel_fetch", now)
+        elif self.muted and batch and self.observer is not None and not self._open:
+            self.observer.end_fetch()
         source.fresh = False
         self.cost_ns += now_ns() - now
 
@@ -219,7 +234,7 @@ class Recorder:
         self.backwards += whole
         if self.on_device is not None:
             self._tell_device(tensors)
-        if self._headless:
+        if self._headless or self.muted:
             return
         if len(self._pending) >= 4 * self.drain_at:
             self._drain_late()
@@ -243,15 +258,14 @@ class Recorder:
         if self._headless:
             # Steps begin with a batch; without a loader, with the end of this one.
             self._headless = any(source.fetches for source in self.sources.all)
-        elif self._host:
+        elif self._host and not self.muted:
             self._pending.append(("optimizer", start, None))
         else:
             self._mark("optimizer", start)
-        if len(self._pending) >= 2 * self.drain_at and not self.backend.capturing():
-            self.drain()  # no loader, whose next batch would be the place for it
-            if self.on_drain is not None:
-                self.on_drain()
-        self.cost_ns += now_ns() - start
+        if len(self._pending) >= 2 * self.drain_at or start - self._drained_ns > 2 * DRAIN_PERIOD_NS:
+            self._drain_and_tell(start)  # no loader, whose next batch would be the place for it
+        else:
+            self.cost_ns += now_ns() - start
 
     def simple(self, kind: str) -> bool:
         """One of the marks without a payload: begin_save, end_save, begin_copy, end_copy, pause, resume."""
@@ -266,6 +280,28 @@ class Recorder:
         """A batch was fetched on another thread: never a stall of the training thread."""
         self.off_thread_fetches += 1
         self.off_thread_ns += ns
+
+    def _drain_and_tell(self, start: int) -> int:
+        """Read back and tell who wants to know; the time then."""
+        self._drained_ns = start
+        if not self.backend.capturing():
+            self.drain()
+            if self.on_drain is not None:
+                self.on_drain()
+        now = now_ns()
+        self.cost_ns += now - start
+        return now
+
+    def _observe(self, start: int) -> int:
+        """A step begins, as far as one can tell: tell the observer; the time then."""
+        observer = self.observer
+        if observer is not None and self._grad_enabled():
+            observer.begin_step()
+            if self.muted:
+                observer.begin_fetch()
+        now = now_ns()
+        self.cost_ns += now - start
+        return now
 
     # -- reading back ----------------------------------------------------------------------------
 
@@ -301,6 +337,11 @@ class Recorder:
         """Without batches or optimizer steps, which are the better places for it."""
         if not self.backend.capturing():
             self.drain()
+
+    @property
+    def t_s(self) -> float:
+        """The time of the last mark that was read back, in seconds on the run's clock."""
+        return self._t
 
     def finish(self) -> None:
         """End the run: the one wait for the device."""

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.analysis.conclude import conclude
 from jupyter_gpuprof.analysis.series import StepSeries
 from jupyter_gpuprof.analysis.steps import OPTIMIZER_STEPS, PARTS, StepAssembler
-from jupyter_gpuprof.errors import OptionError
+from jupyter_gpuprof.analysis.trace_breakdown import breakdown
+from jupyter_gpuprof.analysis.window import agreement, apply_window
+from jupyter_gpuprof.errors import OptionError, TraceError
 from jupyter_gpuprof.probes import hooks, machine
 from jupyter_gpuprof.probes.events import torch_events
 from jupyter_gpuprof.probes.recorder import Recorder
 from jupyter_gpuprof.records.facts import Facts
+from jupyter_gpuprof.records.ops import OpWindow
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Loader, Overhead, Run
 from jupyter_gpuprof.records.timing import Part, StepTable
+from jupyter_gpuprof.session.opwindow import describe_window
+from jupyter_gpuprof.session.ranks import merge_ranks
+from jupyter_gpuprof.session.window import WindowControl
+from jupyter_gpuprof.store.rankfolder import RankReport, collect, forget, leave, rank_folder, rank_of
 from jupyter_gpuprof.store.runs import new_run_id, save_run
 
 #: Seconds between two live updates: at most four a second.
 LIVE_PERIOD_S = 0.25
+#: How long rank 0 waits at the end for the reports of the others.
+RANK_PATIENCE_S = 60.0
+
+#: Runs of one process, so that its ranks agree which of them belong together.
+_RUN_NUMBER = itertools.count()
 
 
 class StopProfiling(BaseException):
@@ -48,6 +65,7 @@ class Options:
         name: how to call the run.
         warmup: steps to leave out at the beginning; None chooses.
         steps: end after so many counted steps; None runs to the end.
+        kernels: steps of the kernel window; 0 for none, None for a few where there is an accelerator.
 
     Raises:
         OptionError: a value makes no sense.
@@ -56,6 +74,7 @@ class Options:
     name: str = ""
     warmup: int | None = None
     steps: int | None = None
+    kernels: int | None = None
 
     def __post_init__(self) -> None:
         if self.warmup is not None and self.warmup < 0:
@@ -110,6 +129,13 @@ class Session:
         if self.options.steps is not None:
             self.recorder.drain_at = 1  # so that the count is right at every step
         self._memory = machine.PeakMemory(machine.awake_accelerator())
+        self._window = WindowControl(self.recorder, self.options.kernels, self._notes.append)
+        if not self._window.done:
+            self.recorder.observer = self._window
+        self.rank, self._world = rank_of()
+        if self._world > 1:
+            self._folder = rank_folder() / str(next(_RUN_NUMBER))
+            forget(self._folder, self.rank)
         hooks.push(self.recorder)
 
     def finish(self) -> Run:
@@ -117,13 +143,18 @@ class Session:
 
         Whatever fails in here is our own: it becomes a note of the run.
         """
-        hooks.pop(self.recorder)
+        try:
+            self._window.end()
+        except Exception as error:
+            self.recorder.failed(error)
+        finally:
+            hooks.pop(self.recorder)
         try:
             self.recorder.finish()
         except Exception as error:
             self.recorder.failed(error)
         self.run = self._conclude()
-        if self._save:
+        if self._save and not self.is_secondary:
             try:
                 remark = save_run(self.run)
             except Exception as error:
@@ -131,6 +162,11 @@ class Session:
             if remark:
                 self.run = _with_note(self.run, remark)
         return self.run
+
+    @property
+    def is_secondary(self) -> bool:
+        """Whether this process is a rank whose run is part of rank 0's: it shows and saves nothing."""
+        return self.rank > 0
 
     def stopped_by_limit(self) -> None:
         """The run ended because it had the wanted number of steps."""
@@ -213,7 +249,7 @@ class Session:
         return a.forward if a.forward.steps else a.implicit
 
     def _conclude(self) -> Run:
-        self.assembler.finish(self.recorder._t)
+        self.assembler.finish(self.recorder.t_s)
         series = self._series()
         blocks = series.blocks()
         table = StepTable(
@@ -223,12 +259,12 @@ class Session:
             steps=series.steps,
             sample_s=series.sample(),
         )
+        table, ops = self._with_window(table)
         if self._device is None:
             self._memory = machine.PeakMemory(None)
         memory, remark = self._memory.reading()
-        device = machine.describe_device(self._device)
         facts = Facts(
-            device=device,
+            device=machine.describe_device(self._device),
             memory=memory,
             loaders=self._loaders(),
             warmup_steps=self._expected_warmup(self.options.steps)
@@ -241,11 +277,11 @@ class Session:
             doubts=tuple(self._doubts),
         )
         conclusion = conclude(table, facts)
-        return Run(
+        run = Run(
             run_id=new_run_id(self.started_at),
             name=self.options.name or "cell",
             started_at=self.started_at,
-            device=device,
+            device=facts.device,
             clock="device" if self.recorder.backend.clock == "device" else "host",
             steps=conclusion.steps,
             shares=conclusion.shares,
@@ -255,17 +291,48 @@ class Session:
             memory=memory,
             loaders=facts.loaders,
             notes=tuple(self._all_notes(remark)),
+            ops=ops,
         )
+        return self._with_ranks(RankReport(self.rank, run, table, self._window.trace), facts)
+
+    def _with_window(self, table: StepTable) -> tuple[StepTable, OpWindow | Missing]:
+        """The table with the inside of its steps as the kernel window saw it, and what it saw."""
+        trace = self._window.trace
+        if trace is None:
+            return table, Missing(self._window.why)
+        try:
+            seen = breakdown(trace)
+        except TraceError as error:
+            return table, Missing(str(error))
+        workers = max((source.workers for source in self.recorder.sources.all), default=0)
+        agree, words = agreement(table, seen.table, workers)
+        if not agree:
+            self._doubts.append(words)
+        return apply_window(table, seen.table), describe_window([trace], [seen], agreement=words)
+
+    def _with_ranks(self, report: RankReport, facts: Facts) -> Run:
+        """The run of all ranks where this is rank 0 of several; else this one's."""
+        if self._world == 1:
+            return report.run
+        try:
+            if self.is_secondary:
+                leave(self._folder, report)
+                return report.run
+            others = collect(self._folder, self._world, patience_s=RANK_PATIENCE_S)
+            return merge_ranks([report, *others], facts, self._world)
+        except Exception as error:  # the rank's own run is worth more than none
+            why = f"The ranks could not be brought together ({type(error).__name__}: {error})."
+            return _with_note(report.run, why)
 
     def _missing(self, blocks: Any) -> dict[Part, str]:
         on_host = self.recorder.backend.clock == "host"
-        missing = {Part.COMMUNICATION: _why_no_communication()}
+        missing = {} if _any(blocks, Part.COMMUNICATION) else {Part.COMMUNICATION: _why_no_communication()}
         if on_host:
             missing[Part.COPIES] = "the host's clock does not see them" if self._device else "no device"
             missing[Part.HOST_GAP] = "on a CPU the host is the device: Python is part of compute"
         else:
             missing[Part.HOST_GAP] = "no kernel window: what the device waits for the host is part of compute"
-            if not len(blocks) or not blocks[:, Part.COPIES].any():
+            if not _any(blocks, Part.COPIES):
                 missing[Part.COPIES] = "no copy from the host was seen inside the step"
         if not self.assembler.loader_seen or self.assembler.reused_batch:
             reused = self.assembler.reused_batch
@@ -324,9 +391,11 @@ class Session:
         return notes
 
 
-def _why_no_communication() -> str:
-    import sys
+def _any(blocks: NDArray[np.float64], part: Part) -> bool:
+    return bool(len(blocks)) and bool(blocks[:, part].any())
 
+
+def _why_no_communication() -> str:
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -335,8 +404,6 @@ def _why_no_communication() -> str:
 
 
 def _with_note(run: Run, note: str) -> Run:
-    from dataclasses import replace
-
     return replace(run, notes=(*run.notes, note))
 
 
@@ -350,6 +417,7 @@ class profile:
         name: how to call the run.
         warmup: steps to leave out at the beginning; None chooses.
         steps: leave the block after so many counted steps.
+        kernels: steps of the kernel window; 0 for none, None for a few where there is an accelerator.
         save: keep the run in the ledger database.
 
     Raises:
@@ -357,9 +425,15 @@ class profile:
     """
 
     def __init__(
-        self, name: str = "", *, warmup: int | None = None, steps: int | None = None, save: bool = True
+        self,
+        name: str = "",
+        *,
+        warmup: int | None = None,
+        steps: int | None = None,
+        kernels: int | None = None,
+        save: bool = True,
     ) -> None:
-        self._session = Session(Options(name or "profile", warmup, steps), save=save)
+        self._session = Session(Options(name or "profile", warmup, steps, kernels), save=save)
 
     @property
     def run(self) -> Run:
