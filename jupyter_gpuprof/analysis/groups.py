@@ -46,7 +46,11 @@ class Groups:
         if not (row[BACKWARDS] or row[OPTIMIZER_STEPS]):
             self.hold(row)
             return
-        self._count(self.held_batches + 1, int(row[BACKWARDS]))
+        passes = int(row[BACKWARDS])
+        if not self.held_batches and passes == self._passes and self._lead is not None:
+            self._votes += 1  # an ordinary step: what was left over is left over
+        else:
+            self._count(self.held_batches + 1, passes)
         if self.held_batches:
             counts, row[PARTS:] = row[PARTS:], [0.0, 0.0]
             add(self._held, row)
@@ -85,9 +89,6 @@ class Groups:
         return even
 
     def _count(self, batches: int, passes: int) -> None:
-        if batches == 1 and passes == self._passes and self._lead is not None:
-            self._votes += 1
-            return  # an ordinary step: what was left over is left over
         made_up = 0 < passes - batches * self._passes <= self._over
         if passes and passes % batches == 0 and not made_up:
             self._vote(passes // batches)

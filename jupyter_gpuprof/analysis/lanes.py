@@ -14,12 +14,12 @@ PARTS = len(Part)
 BACKWARDS, OPTIMIZER_STEPS = PARTS, PARTS + 1
 COLUMNS = PARTS + 2
 
-_ZEROS = (0.0,) * COLUMNS
+_OTHER = int(Part.OTHER)
 
 
 def zeros() -> list[float]:
     """An empty row."""
-    return list(_ZEROS)
+    return [0.0] * COLUMNS
 
 
 def add(into: list[float], row: Sequence[float]) -> None:
@@ -27,6 +27,17 @@ def add(into: list[float], row: Sequence[float]) -> None:
     for i, value in enumerate(row):
         if value:
             into[i] += value
+
+
+def move(into: list[float], row: list[float]) -> None:
+    """Add a row to another in place, and empty it."""
+    other = row[_OTHER]  # almost always all there is
+    if other:
+        into[_OTHER] += other
+        row[_OTHER] = 0.0
+    if any(row):
+        add(into, row)
+        row[:] = zeros()
 
 
 class Lane:

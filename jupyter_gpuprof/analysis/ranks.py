@@ -201,7 +201,10 @@ def _starved_sentence(rows: Sequence[RankRow], starved: int) -> str:
 def _late_sentence(rows: Sequence[RankRow], late: int, collectives: Collectives) -> str:
     caused_ns = collectives.skew_ns.sum(axis=1) * (collectives.last == late)
     worst = int(caused_ns.argmax())
-    each_ms = caused_ns.sum() * 1e-6 / (len(rows) - 1) / max(rows[late].steps, 1)
+    # Collectives may lie before and after the marked steps: how many steps' worth of them is there?
+    recorded_s = float(np.ptp(collectives.span_ns)) * 1e-9
+    steps = max(rows[late].steps, 1, recorded_s / rows[late].step_s if rows[late].step_s else 1)
+    each_ms = caused_ns.sum() * 1e-6 / (len(rows) - 1) / steps
     late_ms = collectives.late_ns[worst] * 1e-6
     return (
         f"Rank {rows[late].rank} is late: the others wait {each_ms:.1f} ms per step for it, most in"

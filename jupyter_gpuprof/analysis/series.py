@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,11 @@ class StepSeries:
         if self.block_size == 1:
             self._blocks.append(row)
         else:
-            partial = self._partial
-            for i, value in enumerate(row):
-                partial[i] += value
+            self._partial = list(map(add, self._partial, row))
             self._in_partial += 1
             if self._in_partial < self.block_size:
                 return
-            self._blocks.append(partial)
+            self._blocks.append(self._partial)
             self._partial = [0.0] * self.columns
             self._in_partial = 0
         if len(self._blocks) >= CAPACITY:

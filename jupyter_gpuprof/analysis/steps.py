@@ -24,6 +24,7 @@ from jupyter_gpuprof.analysis.lanes import (
     Lane,
     Origin,
     add,
+    move,
     zeros,
 )
 from jupyter_gpuprof.analysis.series import StepSeries
@@ -103,7 +104,21 @@ class StepAssembler:
             epoch: first batch of an iterator with workers, which waits for them to start.
         """
         time = self._time
-        fetch_s = time.end(t, FETCH)
+        self._end_fetch(time, time.end(t, FETCH), key, origin, outcome, grad, epoch)
+
+    def fetch(self, begun: float, t: float, key: Hashable, origin, outcome, grad, epoch) -> None:
+        time = self._time
+        if time._calls:
+            time.begin(begun, FETCH)
+            fetch_s = time.end(t, FETCH)
+        else:
+            if time._t is not None:
+                time.into[time.part] += begun - time._t
+            time._t = t
+            fetch_s = t - begun
+        self._end_fetch(time, fetch_s, key, origin, outcome, grad, epoch)
+
+    def _end_fetch(self, time, fetch_s, key, origin, outcome, grad, epoch):
         iter_s = self._iter_s.pop(key, None) if self._iter_s else None
         if outcome == "stop":
             self._stop(key, fetch_s + (iter_s or 0.0))
@@ -284,8 +299,7 @@ class StepAssembler:
             self._close(lane)
             return
         self.reused_batch = False
-        add(lane.row, lane.after)
-        lane.after = zeros()
+        move(lane.row, lane.after)
 
     def _begin_wall(self) -> None:
         """What nobody claimed so far was before the first step."""
@@ -354,9 +368,8 @@ class StepAssembler:
 
     def _close(self, lane: Lane) -> None:
         """End the open step of the training lane and open the next."""
-        row = lane.row
-        add(row, lane.after)
-        lane.row, lane.after = zeros(), zeros()
+        row, lane.row = lane.row, zeros()
+        move(row, lane.after)
         if lane.joined:
             lane.joined.clear()
         self._groups.add(row)

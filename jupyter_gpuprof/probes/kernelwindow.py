@@ -25,6 +25,8 @@ from jupyter_gpuprof.records.trace import RankTrace
 #: and a process that used it cannot be suspended.
 _used_device_tracing = False
 
+#: What our own marks say better.
+_OUR_OWN_MARKS = ("enumerate(DataLoader)#", "ProfilerStep", "Optimizer.step#")
 #: What Kineto's activity of an event is called in a trace file, where `activity_type` does not tell.
 _GPU_CATEGORIES = ("Memcpy", "Memset")
 
@@ -137,9 +139,10 @@ class KernelWindow:
         """A raw event as that of a trace file; None for what we do not use."""
         name, on_device = raw.name(), not str(raw.device_type()).endswith("CPU")
         if not on_device:
-            if self._kind != "cpu" or raw.is_user_annotation() or name.startswith("enumerate(DataLoader)#"):
-                return None  # our own marks say it
-            return self._event("cpu_op", name, raw.start_ns(), raw.duration_ns())
+            if self._kind != "cpu" or name.startswith(_OUR_OWN_MARKS):
+                return None
+            category = "user_annotation" if raw.is_user_annotation() else "cpu_op"
+            return self._event(category, name, raw.start_ns(), raw.duration_ns())
         if raw.is_user_annotation() or _is_synchronisation(raw, name):
             return None
         category = "gpu_memcpy" if name.startswith(_GPU_CATEGORIES) else "kernel"

@@ -192,7 +192,11 @@ class Recorder:
                 first = source.fresh and source.workers > 0
                 payload = (source.key, source.origin, outcome, self._grad_enabled(), first)
                 if self._host:
-                    self._pending.append(("end_fetch", now, payload))
+                    pending = self._pending
+                    if pending and pending[-1][0] == "begin_fetch":
+                        pending[-1] = ("fetch", pending[-1][1], (now, payload))
+                    else:
+                        pending.append(("end_fetch", now, payload))
                 else:
                     self._mark("end_fetch", now, payload)
             else:
@@ -293,15 +297,15 @@ class Recorder:
         return now
 
     def _observe(self, start: int) -> int:
-        """A step begins, as far as one can tell: tell the observer; the time then."""
+        """A step begins, as far as one can tell: tell the observer, who keeps its own costs."""
         observer = self.observer
-        if observer is not None and self._grad_enabled():
-            observer.begin_step()
-            if self.muted:
-                observer.begin_fetch()
-        now = now_ns()
-        self.cost_ns += now - start
-        return now
+        if observer is None or not self._grad_enabled():
+            return start
+        self.cost_ns += now_ns() - start
+        observer.begin_step()
+        if self.muted:
+            observer.begin_fetch()
+        return now_ns()
 
     # -- reading back ----------------------------------------------------------------------------
 
@@ -319,7 +323,13 @@ class Recorder:
                         self._t = self._raw
                 self._last = event
             pending.popleft()
-            if kind == "end_fetch":
+            if kind == "fetch":
+                now, (key, origin, outcome, grad, epoch) = payload
+                begun = self._t
+                self._t = self._raw = begun + (now - event) * 1e-9
+                self._last = now
+                sink.fetch(begun, self._t, key, origin, outcome, grad, epoch)
+            elif kind == "end_fetch":
                 key, origin, outcome, grad, epoch = payload
                 sink.end_fetch(self._t, key, origin, outcome, grad=grad, epoch=epoch)
             elif kind == "begin_fetch":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from jupyter_gpuprof.clock import now_s
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.probes.kernelwindow import KernelWindow, why_no_window
 from jupyter_gpuprof.probes.recorder import Recorder
@@ -49,6 +50,7 @@ class WindowControl:
         self._seen = 0
         self._window: KernelWindow | None = None
         self._cooling = 0
+        self._cost_s = 0.0
         self.trace: RankTrace | None = None
         self.why = "off" if steps == 0 else "the run was too short for one"
 
@@ -63,13 +65,15 @@ class WindowControl:
         if self._window is not None:
             self._window.begin_step()
             if self._window.steps >= self._wanted():
-                self._close()
+                self._close_timed()
         elif self._cooling:
             self._cooling -= 1
             if not self._cooling:
                 self._unmute()
         elif self._seen > STEPS_BEFORE and not self.done:
+            began = now_s()
             self._open()
+            self._cost_s += now_s() - began
 
     def begin_fetch(self) -> None:
         """``next()`` is called inside an open window."""
@@ -84,7 +88,7 @@ class WindowControl:
     def end(self) -> None:
         """The run ends, wherever it is."""
         if self._window is not None:
-            self._close()
+            self._close_timed()
         if self._recorder.muted:
             self._unmute()
 
@@ -111,6 +115,16 @@ class WindowControl:
         self._recorder.muted = True
         self._window = window
         return None
+
+    def _close_timed(self) -> None:
+        began = now_s()
+        self._close()
+        self._cost_s += now_s() - began
+        if self.trace is not None:
+            self._note(
+                f"The kernel window took {self._cost_s:.2f} s to open and read; "
+                "its steps are not in the timing."
+            )
 
     def _close(self) -> None:
         window, self._window = self._window, None

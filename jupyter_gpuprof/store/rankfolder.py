@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,9 @@ def collect(
         sleep(_POLL_S)
     found = [_read(rank, path) for rank, path in wanted.items() if path.exists()]
     shutil.rmtree(folder, ignore_errors=True)
+    for parent in (folder.parent, folder.parent.parent):  # of this job, of all jobs
+        with suppress(OSError):  # others are in it
+            parent.rmdir()
     return found
 
 
