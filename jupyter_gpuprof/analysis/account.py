@@ -6,10 +6,11 @@ from jupyter_gpuprof.analysis.lanes import zeros
 from jupyter_gpuprof.records.timing import Part
 
 # Calls that take time out of wherever the loop is.
-ITER, FETCH, SAVE, COPY, PAUSE = range(5)
+ITER, FETCH, SAVE, COPY, PAUSE, TAIL = range(6)
 
 _COMPUTE, _COPIES = int(Part.COMPUTE), int(Part.COPIES)
 _OTHER, _CHECKPOINT = int(Part.OTHER), int(Part.CHECKPOINT)
+_COMMUNICATION = int(Part.COMMUNICATION)
 
 
 class Account:
@@ -78,6 +79,10 @@ class Account:
         """A batch is on the device."""
         self.give(self.end(t, COPY), _COPIES if self.part == _COMPUTE else self.part)
 
+    def end_tail(self, t: float) -> None:
+        """The last collective of a backward pass is done."""
+        self.give(self.end(t, TAIL), _COMMUNICATION if self.part == _COMPUTE else self.part)
+
     def end_pause(self, t: float) -> None:
         """The time is ours again."""
         self.paused_s += self.end(t, PAUSE)
@@ -97,5 +102,5 @@ class Account:
     def _settle_before_fetch(self, t: float) -> None:
         """Batches are fetched one after another, and not in the midst of saving."""
         self.advance(t)
-        while self._calls and self._calls[-1][0] in (FETCH, SAVE, COPY):
+        while self._calls and self._calls[-1][0] in (FETCH, SAVE, COPY, TAIL):
             self._settle(*self._calls.pop())

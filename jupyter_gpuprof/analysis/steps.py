@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal
 
-from jupyter_gpuprof.analysis.account import COPY, FETCH, ITER, PAUSE, SAVE, Account
+from jupyter_gpuprof.analysis.account import COPY, FETCH, ITER, PAUSE, SAVE, TAIL, Account
 from jupyter_gpuprof.analysis.groups import Groups, write_step
 from jupyter_gpuprof.analysis.lanes import (
     BACKWARDS,
@@ -104,21 +104,7 @@ class StepAssembler:
             epoch: first batch of an iterator with workers, which waits for them to start.
         """
         time = self._time
-        self._end_fetch(time, time.end(t, FETCH), key, origin, outcome, grad, epoch)
-
-    def fetch(self, begun: float, t: float, key: Hashable, origin, outcome, grad, epoch) -> None:
-        time = self._time
-        if time._calls:
-            time.begin(begun, FETCH)
-            fetch_s = time.end(t, FETCH)
-        else:
-            if time._t is not None:
-                time.into[time.part] += begun - time._t
-            time._t = t
-            fetch_s = t - begun
-        self._end_fetch(time, fetch_s, key, origin, outcome, grad, epoch)
-
-    def _end_fetch(self, time, fetch_s, key, origin, outcome, grad, epoch):
+        fetch_s = time.end(t, FETCH)
         iter_s = self._iter_s.pop(key, None) if self._iter_s else None
         if outcome == "stop":
             self._stop(key, fetch_s + (iter_s or 0.0))
@@ -176,6 +162,14 @@ class StepAssembler:
     def end_copy(self, t: float) -> None:
         """The batch is on the device."""
         self._time.end_copy(t)
+
+    def begin_tail(self, t: float) -> None:
+        """The last gradient of a distributed backward pass is there; what follows is communication."""
+        self._time.begin(t, TAIL)
+
+    def end_tail(self, t: float) -> None:
+        """The backward pass returned."""
+        self._time.end_tail(t)
 
     def pause(self, t: float) -> None:
         """From here on the time is somebody else's (a nested profile)."""

@@ -15,6 +15,7 @@ from threading import get_ident
 from typing import Any
 
 from jupyter_gpuprof.clock import now_ns
+from jupyter_gpuprof.probes import ddp
 from jupyter_gpuprof.probes.recorder import Recorder
 from jupyter_gpuprof.probes.sources import Source
 
@@ -88,6 +89,7 @@ def _install() -> None:
         _patch_loader()
         _patch_training()
         _patch_saving()
+        ddp.patch(_patch, _undo, _mine)
     except BaseException:
         _remove()
         raise

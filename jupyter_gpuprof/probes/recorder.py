@@ -28,7 +28,9 @@ PASSING_NS = 20_000
 # How a fetch in progress is recorded: not at all, as one, or not itself but whatever happens inside.
 SKIPPED, RECORDED, THROUGH = range(3)
 #: What was begun must end, however far the device lags behind.
-_ENDS = frozenset({"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "resume", "finish"})
+_ENDS = frozenset(
+    {"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "end_tail", "resume", "finish"}
+)
 
 
 class Sink(Protocol):
@@ -47,6 +49,8 @@ class Sink(Protocol):
     def end_save(self, t: float) -> None: ...
     def begin_copy(self, t: float) -> None: ...
     def end_copy(self, t: float) -> None: ...
+    def begin_tail(self, t: float) -> None: ...
+    def end_tail(self, t: float) -> None: ...
     def pause(self, t: float) -> None: ...
     def resume(self, t: float) -> None: ...
     def finish(self, t: float) -> None: ...
@@ -90,6 +94,7 @@ class Recorder:
         self.observer: Observer | None = None  # told of the boundaries of steps
         self.muted = False  # the observer alone is told what happens; nothing is recorded
         self._drained_ns = now_ns()
+        self._in_tail = False  # of a distributed backward pass
         self._grad_enabled = grad_enabled
         self._open: list[list[Any]] = []  # fetches in progress: [source, started_ns, how recorded]
         self.use(sink, backend or HostClock())
@@ -192,11 +197,7 @@ class Recorder:
                 first = source.fresh and source.workers > 0
                 payload = (source.key, source.origin, outcome, self._grad_enabled(), first)
                 if self._host:
-                    pending = self._pending
-                    if pending and pending[-1][0] == "begin_fetch":
-                        pending[-1] = ("fetch", pending[-1][1], (now, payload))
-                    else:
-                        pending.append(("end_fetch", now, payload))
+                    self._pending.append(("end_fetch", now, payload))
                 else:
                     self._mark("end_fetch", now, payload)
             else:
@@ -231,8 +232,15 @@ class Recorder:
                 self._mark("cancel_fetch", now)
         return bool(innermost[2] == THROUGH)
 
+    def tail(self) -> None:
+        """The last gradient of a distributed backward pass is there (autograd's thread tells)."""
+        self._in_tail = self._mark("begin_tail", now_ns())
+
     def backward(self, tensors: Any, whole: bool = True) -> None:
         """A backward pass finished; not `whole`: gradients were asked for, which may be one."""
+        if self._in_tail:
+            self._in_tail = False
+            self._mark("end_tail", now_ns())
         if self._open and not self._look_through(now_ns()):
             return
         self.backwards += whole
@@ -323,13 +331,7 @@ class Recorder:
                         self._t = self._raw
                 self._last = event
             pending.popleft()
-            if kind == "fetch":
-                now, (key, origin, outcome, grad, epoch) = payload
-                begun = self._t
-                self._t = self._raw = begun + (now - event) * 1e-9
-                self._last = now
-                sink.fetch(begun, self._t, key, origin, outcome, grad, epoch)
-            elif kind == "end_fetch":
+            if kind == "end_fetch":
                 key, origin, outcome, grad, epoch = payload
                 sink.end_fetch(self._t, key, origin, outcome, grad=grad, epoch=epoch)
             elif kind == "begin_fetch":

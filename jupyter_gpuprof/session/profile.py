@@ -379,6 +379,11 @@ class Session:
             notes.append(f"{tail_s:.1f} s after the last step are not part of the shares.")
         if not a.training.steps and self._series().steps:
             notes.append("No backward pass was seen: this is an inference loop.")
+        if a.training.total()[Part.COMMUNICATION] and self._window.trace is None:
+            notes.append(
+                "Communication is what DistributedDataParallel waits for after its last gradient: "
+                "a lower bound, and waiting for late ranks is part of it."
+            )
         if memory_remark:
             notes.append(memory_remark)
         if r.capture_marks:
@@ -398,8 +403,9 @@ def _any(blocks: NDArray[np.float64], part: Part) -> bool:
 def _why_no_communication() -> str:
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return "needs a kernel window"
+    together = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    if together or rank_of()[1] > 1:
+        return "needs a kernel window, or DistributedDataParallel"
     return "one process"
 
 

@@ -113,6 +113,7 @@ class WindowControl:
             return self._give_up("torch's profiler did not start")
         self._recorder.simple("pause")
         self._recorder.muted = True
+        window.begin_step()
         self._window = window
         return None
 

@@ -135,3 +135,27 @@ def test_jupyter_finds_the_subcommand() -> None:
     done = subprocess.run([jupyter, "gpuprof", "--version"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert done.stdout.strip().count(".") == 2
+
+
+TRACES = Path(__file__).parents[1] / "data" / "traces"
+
+
+@pytest.mark.slow
+def test_trace_writes_what_is_asked_for(tmp_path: Path) -> None:
+    outputs = [f"--{kind}={tmp_path / name}" for kind, name in
+               (("json", "r.json"), ("html", "r.html"), ("timeline", "t.html"))]  # fmt: skip
+    done = command("trace", TRACES / "dlrm_8ranks_kineto.tar.gz", "--name", "dlrm", *outputs)
+    assert done.returncode == 0, done.stderr
+    assert "HOST-BOUND" in done.stdout
+    assert "Rank 7 is late" in done.stdout
+    assert json.loads((tmp_path / "r.json").read_text())["ranks"]["late_rank"] == 7
+    assert "Rank 7 is late" in (tmp_path / "r.html").read_text()
+    assert "Bokeh" in (tmp_path / "t.html").read_text()
+
+
+def test_a_broken_trace_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("nothing")
+    done = command("trace", tmp_path / "x.json")
+    assert done.returncode == 2
+    assert "x.json" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -271,3 +271,16 @@ def test_a_failure_of_ours_at_the_beginning_leaves_the_cell_alone(cells, monkeyp
     result = cells.run("%%gpuprof\n" + LOOP + "3\n")
     assert result.result == 3
     assert "runs without a profile (NameError: ours)" in cells.stderr
+
+
+def test_trace_and_timeline_of_a_stored_trace(cells, tmp_path: Path) -> None:
+    trace = Path(__file__).parents[1] / "data" / "traces" / "ddp_a100_rank3.json.gz"
+    result = cells.run(f"%gpuprof trace {trace} --name ddp --json {tmp_path / 'r.json'}")
+    assert result.result.verdict.label == "communication-bound"
+    assert json.loads((tmp_path / "r.json").read_text())["name"] == "ddp"
+    cells.run("%gpuprof timeline ddp")
+    assert "srcdoc" in cells.outputs[0].data["text/html"]
+    assert "No such" not in cells.stderr
+    cells.run("%%gpuprof --quiet --name plain\n" + LOOP)
+    failed = cells.run("%gpuprof timeline plain")
+    assert "no timeline" in str(failed.error_in_exec)
