@@ -18,7 +18,7 @@ from jupyter_gpuprof._version import __version__
 if TYPE_CHECKING:
     from jupyter_gpuprof.probes.watch import watch
     from jupyter_gpuprof.records.run import Run
-    from jupyter_gpuprof.session.profile import profile
+    from jupyter_gpuprof.session.block import profile
     from jupyter_gpuprof.store.runs import load_run
     from jupyter_gpuprof.views.text import run_text as report
 
@@ -27,7 +27,7 @@ __all__ = ["Run", "__version__", "load_run", "profile", "report", "watch"]
 _HOMES = {
     "Run": ("jupyter_gpuprof.records.run", "Run"),
     "load_run": ("jupyter_gpuprof.store.runs", "load_run"),
-    "profile": ("jupyter_gpuprof.session.profile", "profile"),
+    "profile": ("jupyter_gpuprof.session.block", "profile"),
     "report": ("jupyter_gpuprof.views.text", "run_text"),
     "watch": ("jupyter_gpuprof.probes.watch", "watch"),
 }

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.analysis.conclude import conclude
-from jupyter_gpuprof.analysis.series import StepSeries
 from jupyter_gpuprof.analysis.steps import OPTIMIZER_STEPS, PARTS, StepAssembler
 from jupyter_gpuprof.analysis.trace_breakdown import breakdown
 from jupyter_gpuprof.analysis.window import agreement, apply_window
@@ -25,9 +18,10 @@ from jupyter_gpuprof.probes.events import torch_events
 from jupyter_gpuprof.probes.recorder import Recorder
 from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.ops import OpWindow
-from jupyter_gpuprof.records.reading import Missing, Number
-from jupyter_gpuprof.records.run import Loader, Overhead, Run
+from jupyter_gpuprof.records.reading import Missing
+from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.timing import Part, StepTable
+from jupyter_gpuprof.session.evidence import loaders_of, missing_parts, overhead_of, remarks_on, series_of
 from jupyter_gpuprof.session.opwindow import describe_window
 from jupyter_gpuprof.session.ranks import merge_ranks
 from jupyter_gpuprof.session.window import WindowControl
@@ -202,7 +196,7 @@ class Session:
             if device is not None:  # an inference loop: no backward pass will tell
                 self.recorder.on_device = None
                 self._on_device(device)
-        steps = self._series().steps
+        steps = series_of(self.assembler).steps
         wanted = self.options.steps
         if wanted is not None:
             done = steps + self.assembler.loader_seen  # a loader's last step is open until the next batch
@@ -223,7 +217,7 @@ class Session:
         return min(max(5, 2 * workers), -(-wanted // 3))
 
     def _show_progress(self, steps: int, elapsed_s: float) -> None:
-        total = self._series().total()
+        total = series_of(self.assembler).total()
         wall = total[:PARTS].sum()
         seen = self.assembler.loader_seen and wall > 0
         share = float((total[Part.INPUT] + total[Part.EPOCH_START]) / wall) if seen else None
@@ -241,21 +235,16 @@ class Session:
 
     # -- at the end ------------------------------------------------------------------------------
 
-    def _series(self) -> StepSeries:
-        """The steps of the training loop; of the inference loop where nothing trained."""
-        a = self.assembler
-        if a.training.steps:
-            return a.training
-        return a.forward if a.forward.steps else a.implicit
-
     def _conclude(self) -> Run:
         self.assembler.finish(self.recorder.t_s)
-        series = self._series()
+        series = series_of(self.assembler)
         blocks = series.blocks()
         table = StepTable(
             seconds=blocks[:, :PARTS],
             steps_per_row=series.block_size,
-            missing=self._missing(blocks),
+            missing=missing_parts(
+                self.recorder, self.assembler, blocks, on_accelerator=self._device is not None
+            ),
             steps=series.steps,
             sample_s=series.sample(),
         )
@@ -266,7 +255,7 @@ class Session:
         facts = Facts(
             device=machine.describe_device(self._device),
             memory=memory,
-            loaders=self._loaders(),
+            loaders=loaders_of(self.recorder, self.assembler),
             warmup_steps=self._expected_warmup(self.options.steps)
             if self._stopped and self.options.steps is not None
             else self.options.warmup,
@@ -287,13 +276,22 @@ class Session:
             shares=conclusion.shares,
             verdict=conclusion.verdict,
             remedies=conclusion.remedies,
-            overhead=self._overhead(table),
+            overhead=overhead_of(self.recorder, table),
             memory=memory,
             loaders=facts.loaders,
             notes=tuple(self._all_notes(remark)),
             ops=ops,
         )
         return self._with_ranks(RankReport(self.rank, run, table, self._window.trace), facts)
+
+    def _all_notes(self, memory_remark: str) -> list[str]:
+        ended = f"The cell was ended after {self.options.steps} counted steps, as asked."
+        return [
+            *self._notes,
+            *([ended] if self._stopped else []),
+            *remarks_on(self.recorder, self.assembler, window=self._window.trace is not None),
+            *([memory_remark] if memory_remark else []),
+        ]
 
     def _with_window(self, table: StepTable) -> tuple[StepTable, OpWindow | Missing]:
         """The table with the inside of its steps as the kernel window saw it, and what it saw."""
@@ -324,146 +322,6 @@ class Session:
             why = f"The ranks could not be brought together ({type(error).__name__}: {error})."
             return _with_note(report.run, why)
 
-    def _missing(self, blocks: Any) -> dict[Part, str]:
-        on_host = self.recorder.backend.clock == "host"
-        missing = {} if _any(blocks, Part.COMMUNICATION) else {Part.COMMUNICATION: _why_no_communication()}
-        if on_host:
-            missing[Part.COPIES] = "the host's clock does not see them" if self._device else "no device"
-            missing[Part.HOST_GAP] = "on a CPU the host is the device: Python is part of compute"
-        else:
-            missing[Part.HOST_GAP] = "no kernel window: what the device waits for the host is part of compute"
-            if not _any(blocks, Part.COPIES):
-                missing[Part.COPIES] = "no copy from the host was seen inside the step"
-        if not self.assembler.loader_seen or self.assembler.reused_batch:
-            reused = self.assembler.reused_batch
-            why = "one batch was used for many steps" if reused else "no loader seen"
-            missing |= {Part.INPUT: why, Part.EPOCH_START: why}
-            missing[Part.OTHER] = "without a loader the end of a step is not seen"
-        return missing
-
-    def _loaders(self) -> tuple[Loader, ...]:
-        a = self.assembler
-        trains = a.training.steps > 0
-        loaders = [
-            source.facts(
-                a.roles.get(source.key, "training") if trains else "inference",
-                a.exposed_s.get(source.key, 0.0),
-            )
-            for source in self.recorder.sources.all
-            if source.fetches and (source.origin != "for" or a.exposed_s.get(source.key) is not None)
-        ]
-        return tuple(sorted(loaders, key=lambda loader: loader.role))
-
-    def _overhead(self, table: StepTable) -> Overhead:
-        steps = table.steps
-        if not steps or not table.total_s:
-            unknown: Number = Missing("no step was seen")
-            return Overhead(unknown, unknown)
-        cost_s = self.recorder.cost_ns * 1e-9
-        return Overhead(cost_s / steps, cost_s / table.total_s)
-
-    def _all_notes(self, memory_remark: str) -> list[str]:
-        r, a = self.recorder, self.assembler
-        notes = list(self._notes)
-        if self._stopped:
-            notes.append(f"The cell was ended after {self.options.steps} counted steps, as asked.")
-        if not a.loader_seen and (a.training.steps or r.optimizer_steps):
-            notes.append("No loader was seen: wrap the source of the batches with watch() to see its wait.")
-        if r.off_thread_fetches:
-            notes.append(
-                f"{r.off_thread_fetches} batches were fetched on other threads "
-                f"({r.off_thread_ns * 1e-9:.1f} s there); that is no wait of the training thread."
-            )
-        tail_s = sum(a.tail[:PARTS])
-        if a.training.steps and tail_s > 0.05 * a.training.total()[:PARTS].sum():
-            notes.append(f"{tail_s:.1f} s after the last step are not part of the shares.")
-        if not a.training.steps and self._series().steps:
-            notes.append("No backward pass was seen: this is an inference loop.")
-        if a.training.total()[Part.COMMUNICATION] and self._window.trace is None:
-            notes.append(
-                "Communication is what DistributedDataParallel waits for after its last gradient: "
-                "a lower bound, and waiting for late ranks is part of it."
-            )
-        if memory_remark:
-            notes.append(memory_remark)
-        if r.capture_marks:
-            notes.append(f"{r.capture_marks} marks were left out while a graph was being captured.")
-        if r.lost_marks:
-            notes.append(f"{r.lost_marks} marks were dropped: the device lagged too far behind the host.")
-        if r.failures:
-            off = "; our hooks were switched off" if not r.active else ""
-            notes.append(f"{len(r.failures)} of our hooks failed{off} ({r.failures[0]}).")
-        return notes
-
-
-def _any(blocks: NDArray[np.float64], part: Part) -> bool:
-    return bool(len(blocks)) and bool(blocks[:, part].any())
-
-
-def _why_no_communication() -> str:
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    together = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    if together or rank_of()[1] > 1:
-        return "needs a kernel window, or DistributedDataParallel"
-    return "one process"
-
 
 def _with_note(run: Run, note: str) -> Run:
     return replace(run, notes=(*run.notes, note))
-
-
-class profile:
-    """Profile a block: ``with profile(name="baseline") as p: ...``; then ``p.run``.
-
-    The block is not changed in any way; a run around it is paused meanwhile. An exception passes
-    unchanged, and `run` is there all the same.
-
-    Args:
-        name: how to call the run.
-        warmup: steps to leave out at the beginning; None chooses.
-        steps: leave the block after so many counted steps.
-        kernels: steps of the kernel window; 0 for none, None for a few where there is an accelerator.
-        save: keep the run in the ledger database.
-
-    Raises:
-        OptionError: an option makes no sense.
-    """
-
-    def __init__(
-        self,
-        name: str = "",
-        *,
-        warmup: int | None = None,
-        steps: int | None = None,
-        kernels: int | None = None,
-        save: bool = True,
-    ) -> None:
-        self._session = Session(Options(name or "profile", warmup, steps, kernels), save=save)
-
-    @property
-    def run(self) -> Run:
-        """The finished run.
-
-        Raises:
-            RuntimeError: the block has not ended yet.
-        """
-        if self._session.run is None:
-            raise RuntimeError("The profiled block has not ended yet: read .run after the with block.")
-        return self._session.run
-
-    def __enter__(self) -> profile:
-        self._session.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        ended = isinstance(error, StopProfiling)
-        if ended:
-            self._session.stopped_by_limit()
-        try:
-            self._session.finish()
-        except Exception as failure:
-            warnings.warn(f"jupyter_gpuprof could not finish its run: {failure}", stacklevel=2)
-        return ended

@@ -263,7 +263,7 @@ def test_load_twice_unload_leaves_nothing(cells) -> None:
     assert cells.run("%%gpuprof --quiet\n" + LOOP + "1\n").result == 1
 
 
-def test_a_failure_of_ours_at_the_beginning_leaves_the_cell_alone(cells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_ours_at_first_leaves_the_cell_alone(cells, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise NameError("ours")
 

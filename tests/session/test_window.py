@@ -85,9 +85,10 @@ def test_the_users_own_profiler_keeps_its_events() -> None:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as torch_profile
 
-    with quiet_stderr(), torch_profile(activities=[ProfilerActivity.CPU]) as theirs:
-        with profile("refused", kernels=5, save=False) as p:
-            train(40, loader_ms=0, host_ms=0)
+    theirs = torch_profile(activities=[ProfilerActivity.CPU])
+    p = profile("refused", kernels=5, save=False)
+    with quiet_stderr(), theirs, p:
+        train(40, loader_ms=0, host_ms=0)
     assert len(theirs.events()) > 100
     assert any("another profiler is on" in note for note in p.run.notes)
     assert "another profiler" in p.run.ops.reason
