@@ -81,14 +81,15 @@ def remarks_on(recorder: Recorder, assembler: StepAssembler, *, window: bool) ->
         window: whether a kernel window recorded something.
     """
     r, training = recorder, assembler.training
+    elsewhere, elsewhere_s = r.off_thread_fetches, r.off_thread_ns * 1e-9
     tail_s, total = sum(assembler.tail[:PARTS]), training.total()
     off = "" if r.active else "; our hooks were switched off"
     remarks = {
         "No loader was seen: wrap the source of the batches with watch() to see its wait.": (
             not assembler.loader_seen and (training.steps or r.optimizer_steps)
         ),
-        f"{r.off_thread_fetches} batches were fetched on other threads "
-        f"({r.off_thread_ns * 1e-9:.1f} s there); that is no wait of the training thread.": r.off_thread_fetches,
+        f"{elsewhere} batches were fetched on other threads ({elsewhere_s:.1f} s there); "
+        "that is no wait of the training thread.": elsewhere,
         f"{tail_s:.1f} s after the last step are not part of the shares.": (
             training.steps and tail_s > 0.05 * total[:PARTS].sum()
         ),
