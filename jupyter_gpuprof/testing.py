@@ -70,7 +70,7 @@ class FakeDevice:
     def query(self, event: FakeEvent) -> bool:
         """Whether the device has come to it at the host's time."""
         self.calls.append("query")
-        return event.reached_s <= self.host.ns * 1e-9
+        return round(event.reached_s * 1e9) <= self.host.ns  # whole nanoseconds, as the host counts
 
     def elapsed_s(self, earlier: FakeEvent, later: FakeEvent) -> float:
         """Seconds between two events."""

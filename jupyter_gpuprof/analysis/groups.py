@@ -40,6 +40,11 @@ class Groups:
         self._over = 0
         self._before = 0  # left over from epochs before this one
         self._lead: int | None = None
+        self._gap = False
+
+    def gap(self) -> None:
+        """Some of the loop was not seen: what is held now cannot be told from failed."""
+        self._gap = True
 
     def add(self, row: list[float]) -> None:
         """A step was closed."""
@@ -47,7 +52,8 @@ class Groups:
             self.hold(row)
             return
         passes = int(row[BACKWARDS])
-        if not self.held_batches and passes == self._passes and self._lead is not None:
+        ordinary = not self.held_batches and passes == self._passes
+        if ordinary and self._lead is not None and not self._gap:
             self._votes += 1  # an ordinary step: what was left over is left over
         else:
             self._count(self.held_batches + 1, passes)
@@ -89,6 +95,9 @@ class Groups:
         return even
 
     def _count(self, batches: int, passes: int) -> None:
+        if self._gap:
+            self._gap = False
+            return
         made_up = 0 < passes - batches * self._passes <= self._over
         if passes and passes % batches == 0 and not made_up:
             self._vote(passes // batches)

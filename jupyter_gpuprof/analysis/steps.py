@@ -179,6 +179,10 @@ class StepAssembler:
         """The time is ours again."""
         self._time.end_pause(t)
 
+    def gap(self) -> None:
+        """What the loop did since the last mark was not recorded: batches and passes need not match."""
+        self._groups.gap()
+
     def finish(self, t: float) -> None:
         """The profiled stretch is over; a last step without any training work is dropped."""
         if self._finished:
@@ -215,6 +219,21 @@ class StepAssembler:
     def loader_seen(self) -> bool:
         """Whether the batches of the training loop (or of inference) came through something we saw."""
         return self._fed if self._lane is not None else self._fetched
+
+    @property
+    def by_optimizer(self) -> bool:
+        """Whether steps end with their optimizer step just now, for want of a next batch."""
+        return self._lane is not None and self._lane.by_optimizer
+
+    @property
+    def steps_done(self) -> int:
+        """Steps that there would be if the run ended here, between two steps."""
+        lane, candidate = self._lane, self._candidate
+        if lane is not None:
+            open_step = not lane.by_optimizer and (lane.row[BACKWARDS] or lane.row[OPTIMIZER_STEPS])
+            return self.training.steps + self._groups.held_batches + bool(open_step)
+        steps = self.forward.steps or self.implicit.steps
+        return steps + (len(candidate.pending) + any(candidate.row) if candidate is not None else 0)
 
     @property
     def failed(self) -> int:

@@ -15,8 +15,8 @@ from threading import get_ident
 from typing import Any
 
 from jupyter_gpuprof.clock import now_ns
-from jupyter_gpuprof.probes import ddp
-from jupyter_gpuprof.probes.recorder import Recorder
+from jupyter_gpuprof.probes import calls, ddp
+from jupyter_gpuprof.probes.recorder import BACKWARD, RECORDED, Recorder
 from jupyter_gpuprof.probes.sources import Source
 
 _stack: list[Recorder] = []
@@ -67,6 +67,8 @@ def _tell_around(recorder: Recorder, kind: str) -> None:
         return
     try:
         around.simple(kind)
+        if kind == "resume":
+            around.gap()
     except Exception as error:
         around.failed(error)
 
@@ -88,7 +90,7 @@ def _install() -> None:
     try:
         _patch_loader()
         _patch_training()
-        _patch_saving()
+        calls.patch_saving(_patch, _mine)
         ddp.patch(_patch, _undo, _mine)
     except BaseException:
         _remove()
@@ -170,6 +172,40 @@ def _patch_loader() -> None:
     def wrap_next(original: Any) -> Any:
         def __next__(iterator: Any) -> Any:
             __tracebackhide__ = True
+            recorder = _current
+            # The quick way, in one piece: with torch's own work in between, each Python call of ours
+            # costs about a microsecond. It does what begin_fetch and end_fetch do for a plain fetch.
+            if recorder is not None and recorder.quick and recorder.thread == get_ident():
+                start, pending = now_ns(), recorder.pending
+                known = recorder.sources.by_iterator.get(id(iterator))
+                if (
+                    known is not None
+                    and known[0]() is iterator
+                    and not recorder.opened
+                    and len(pending) < recorder.drain_at
+                    and start < recorder.drain_due_ns
+                ):
+                    source = known[1]
+                    fetch = [source, start, RECORDED]
+                    pending.append(("begin_fetch", start, None))
+                    recorder.opened.append(fetch)
+                    began = now_ns()
+                    try:
+                        batch = original(iterator)
+                    except BaseException as error:
+                        end_fetch(recorder, "stop" if isinstance(error, StopIteration) else "error")
+                        raise
+                    now = now_ns()
+                    recorder.opened.pop()
+                    source.fetches += 1
+                    source.wait_ns += now - start
+                    if fetch[2] == RECORDED:
+                        first = source.fresh and source.workers > 0
+                        payload = (source.key, source.origin, "batch", recorder.grad_enabled(), first)
+                        recorder.pending.append(("end_fetch", now, payload))
+                    source.fresh = False
+                    recorder.cost_ns += now_ns() - now + began - start
+                    return batch
             recorder = begin_fetch(_of_iterator, iterator)
             if recorder is None:
                 return elsewhere(original, iterator)
@@ -263,7 +299,21 @@ def _patch_training() -> None:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             result = original(tensors, *args, **kwargs)
-            trained(_current, tensors, True)
+            recorder = _current
+            if recorder is None:
+                return result
+            if (
+                recorder.quick
+                and recorder.thread == get_ident()
+                and recorder.on_device is None
+                and not recorder.opened
+                and not recorder.in_tail
+                and len(recorder.pending) < recorder.drain_at
+            ):
+                recorder.backwards += 1
+                recorder.pending.append(BACKWARD)
+            else:
+                trained(recorder, tensors, True)
             return result
 
         return backward
@@ -284,12 +334,21 @@ def _patch_training() -> None:
         recorder = _current
         if recorder is None or recorder.failures_left <= 0:
             return
+        if (
+            recorder.quick
+            and recorder.thread == get_ident()
+            and not recorder.opened
+            and len(recorder.pending) < recorder.drain_at
+        ):
+            recorder.optimizer_steps += 1
+            recorder.pending.append(("optimizer", now_ns(), None))
+            return
         try:
             if recorder.thread == get_ident() or _adopt(recorder):
                 recorder.optimizer()
         except Exception as error:
             recorder.failed(error)
-        if recorder.stop_request is not None and not any(s.fetches for s in recorder.sources.all):
+        if recorder.stop_request is not None and recorder.ends_by_optimizer:
             stop, recorder.stop_request = recorder.stop_request, None
             raise stop
 
@@ -298,75 +357,9 @@ def _patch_training() -> None:
     _undo.append(register_optimizer_step_post_hook(stepped).remove)
 
 
-def _between(begin: str, end: str) -> Callable[[Any], Any]:
-    """A wrapper that marks the begin and the end of a call on the training thread."""
-
-    def wrap(original: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            recorder = _mine()
-            if recorder is None:
-                return original(*args, **kwargs)
-            begun = False
-            try:
-                begun = recorder.simple(begin)
-            except Exception as error:
-                recorder.failed(error)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if begun:
-                    try:
-                        recorder.simple(end)
-                    except Exception as error:
-                        recorder.failed(error)
-
-        return call
-
-    return wrap
-
-
-def _patch_saving() -> None:
-    import torch
-
-    saving = _between("begin_save", "end_save")
-    _patch(torch, "save", saving)
-    safetensors = sys.modules.get("safetensors.torch")
-    if safetensors is not None and hasattr(safetensors, "serialize_file"):
-        _patch(safetensors, "serialize_file", saving)  # what its save_file looks up
-
-
 def patch_copies() -> None:
     """Also mark copies of a batch from the host to the device; only where there is a device."""
-    import torch
-
     global _copies
-    if _copies or not _undo:
-        return
-    _copies = True
-
-    def wrap(original: Any) -> Any:
-        marked = _between("begin_copy", "end_copy")(original)
-
-        def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            if tensor.device.type != "cpu" or _stays(args, kwargs):
-                return original(tensor, *args, **kwargs)
-            return marked(tensor, *args, **kwargs)
-
-        return call
-
-    for name in ("to", "cuda"):
-        _patch(torch.Tensor, name, wrap)
-
-
-def _stays(args: Any, kwargs: Any) -> bool:
-    """Whether ``tensor.to(*args)`` of a host tensor only changes its type or stays on the host."""
-    import torch
-
-    target = kwargs.get("device", args[0] if args else None)
-    if target is None or isinstance(target, torch.dtype):
-        return "device" not in kwargs and bool(args or kwargs)
-    if isinstance(target, torch.Tensor):
-        target = target.device
-    return str(target).startswith("cpu")
+    if not _copies and _undo:
+        _copies = True
+        calls.patch_copies(_patch, _mine)

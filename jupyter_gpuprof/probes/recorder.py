@@ -17,7 +17,7 @@ from jupyter_gpuprof.probes.events import EventBackend, HostClock
 from jupyter_gpuprof.probes.sources import Source, Sources
 
 #: Marks collected before they are read back, and the most that may wait for a device that lags behind.
-DRAIN_AT, RING = 48, 1024
+DRAIN_AT, RING = 480, 4096
 #: How old the oldest of them may get, so that a slow loop is seen as it runs.
 DRAIN_PERIOD_NS = 250_000_000
 #: After so many failures of our own code the run goes on without us.
@@ -27,6 +27,7 @@ PASSING_NS = 20_000
 
 # How a fetch in progress is recorded: not at all, as one, or not itself but whatever happens inside.
 SKIPPED, RECORDED, THROUGH = range(3)
+BACKWARD = ("backward", None, None)
 #: What was begun must end, however far the device lags behind.
 _ENDS = frozenset(
     {"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "end_tail", "resume", "finish"}
@@ -36,6 +37,8 @@ _ENDS = frozenset(
 class Sink(Protocol):
     """What the marks are given to (`jupyter_gpuprof.analysis.steps.StepAssembler`); `t` in seconds."""
 
+    @property
+    def by_optimizer(self) -> bool: ...
     def begin_iter(self, t: float) -> None: ...
     def end_iter(self, t: float, key: Any) -> None: ...
     def begin_fetch(self, t: float) -> None: ...
@@ -53,6 +56,7 @@ class Sink(Protocol):
     def end_tail(self, t: float) -> None: ...
     def pause(self, t: float) -> None: ...
     def resume(self, t: float) -> None: ...
+    def gap(self) -> None: ...
     def finish(self, t: float) -> None: ...
 
 
@@ -91,24 +95,26 @@ class Recorder:
         self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
         self.stop_request: BaseException | None = None  # raised at the next step boundary
         self.drain_at = DRAIN_AT
-        self.observer: Observer | None = None  # told of the boundaries of steps
-        self.muted = False  # the observer alone is told what happens; nothing is recorded
-        self._drained_ns = now_ns()
-        self._in_tail = False  # of a distributed backward pass
-        self._grad_enabled = grad_enabled
-        self._open: list[list[Any]] = []  # fetches in progress: [source, started_ns, how recorded]
+        self.quick = False  # the short ways through the hooks will do: the host's clock, nobody looks on
+        self._observer: Observer | None = None  # told of the boundaries of steps
+        self._muted = False
+        self.drain_due_ns = now_ns() + DRAIN_PERIOD_NS
+        self.in_tail = False  # of a distributed backward pass
+        self.grad_enabled = grad_enabled
+        self.opened: list[list[Any]] = []  # fetches in progress: [source, started_ns, how recorded]
         self.use(sink, backend or HostClock())
-        self._headless = False
+        self.headless = False
 
     def use(self, sink: Sink, backend: EventBackend) -> None:
         """Begin anew with this sink and clock; what was recorded so far is dropped."""
         self.sink, self.backend = sink, backend
         self._host = isinstance(backend, HostClock)
-        self._pending: deque[tuple[str, Any, Any]] = deque()
+        self.pending: deque[tuple[str, Any, Any]] = deque()
         self._last: Any = None  # the last event read back
         self._t = self._raw = 0.0
-        self._headless = not self._host  # in a step whose beginning was dropped
-        for fetch in self._open:
+        self.headless = not self._host  # in a step whose beginning was dropped
+        self._set_quick()
+        for fetch in self.opened:
             if fetch[2] == RECORDED:
                 fetch[2] = SKIPPED
 
@@ -118,37 +124,69 @@ class Recorder:
         return self.failures_left > 0
 
     @property
+    def muted(self) -> bool:
+        """Whether the observer alone is told what happens, and nothing is recorded."""
+        return self._muted
+
+    @muted.setter
+    def muted(self, muted: bool) -> None:
+        if self._muted and not muted:
+            self.gap()
+        self._muted = muted
+        self._set_quick()
+
+    def observe(self, observer: Observer | None) -> None:
+        """Let somebody know where steps begin; None ends it."""
+        self._observer = observer
+        self._set_quick()
+
+    def read_back_at_once(self) -> None:
+        """Read marks back at every step, so that somebody can count them and stop at the right one."""
+        self.drain_at = 1
+        self._set_quick()
+
+    def _set_quick(self) -> None:
+        alone = not self._muted and self._observer is None and self.drain_at == DRAIN_AT
+        self.quick = self._host and self.active and alone
+
+    @property
     def at_boundary(self) -> bool:
         """Whether the fetch in progress begins a step, and is not part of another one."""
-        return bool(self._open) and all(fetch[2] == THROUGH for fetch in self._open[:-1])
+        return bool(self.opened) and all(fetch[2] == THROUGH for fetch in self.opened[:-1])
+
+    @property
+    def ends_by_optimizer(self) -> bool:
+        """Whether no batch will come at whose fetch a step would end."""
+        return self.sink.by_optimizer or not any(source.fetches for source in self.sources.all)
 
     def failed(self, error: BaseException) -> None:
         """A hook of ours failed; the user's loop goes on."""
         self.failures.append(f"{type(error).__name__}: {error}")
         self.failures_left -= 1
+        self._set_quick()
 
     # -- marks, on the training thread -----------------------------------------------------------
 
     def _mark(self, kind: str, now: int, payload: Any = None) -> bool:
-        if self.muted:
+        if self._muted:
             return False
         if self._host:
-            self._pending.append((kind, now, payload))
+            self.pending.append((kind, now, payload))
             return True
         if self.backend.capturing():
             self.capture_marks += 1
             return False
-        if len(self._pending) >= RING and kind not in _ENDS:
+        if len(self.pending) >= RING and kind not in _ENDS:
             self.lost_marks += 1
             return False
-        self._pending.append((kind, self.backend.record(), payload))
+        self.pending.append((kind, self.backend.record(), payload))
         return True
 
     def begin_iter(self, loader: Any) -> Source | None:
         """``iter(loader)`` is called."""
         source = self.sources.of_loader(loader)
         now = now_ns()
-        if self._open and not self._look_through(now):
+        if self.opened and not self._look_through(now):
             return None
         return source if self._mark("begin_iter", now) else None
 
@@ -162,19 +200,19 @@ class Recorder:
     def begin_fetch(self, source: Source) -> None:
         """``next()`` is called for a batch of `source`."""
         start = now_ns()
-        opened = self._open
+        opened = self.opened
         if opened and opened[-1][2] != THROUGH:
             # A loop of the cell over (something around) a loader: the loader itself says more.
             recorded = self._take_over(opened[-1], start)
         else:
-            self._headless = False
-            if len(self._pending) >= self.drain_at or start - self._drained_ns > DRAIN_PERIOD_NS:
+            self.headless = False
+            if len(self.pending) >= self.drain_at or start > self.drain_due_ns:
                 start = self._drain_and_tell(start)
-            if self.observer is not None:
+            if self._observer is not None:
                 start = self._observe(start)
             recorded = True
-            if self._host and not self.muted:
-                self._pending.append(("begin_fetch", start, None))
+            if self._host and not self._muted:
+                self.pending.append(("begin_fetch", start, None))
             else:
                 recorded = self._mark("begin_fetch", start)
         opened.append([source, start, RECORDED if recorded else SKIPPED])
@@ -188,22 +226,22 @@ class Recorder:
             batch: False if what came is no batch (a loop over numbers, say).
         """
         now = now_ns()
-        source, start, how = self._open.pop()
+        source, start, how = self.opened.pop()
         if batch and outcome == "batch":
             source.fetches += 1
             source.wait_ns += now - start
         if how == RECORDED:
             if batch:
                 first = source.fresh and source.workers > 0
-                payload = (source.key, source.origin, outcome, self._grad_enabled(), first)
+                payload = (source.key, source.origin, outcome, self.grad_enabled(), first)
                 if self._host:
-                    self._pending.append(("end_fetch", now, payload))
+                    self.pending.append(("end_fetch", now, payload))
                 else:
                     self._mark("end_fetch", now, payload)
             else:
                 self._mark("cancel_fetch", now)
-        elif self.muted and batch and self.observer is not None and not self._open:
-            self.observer.end_fetch()
+        elif self._muted and batch and self._observer is not None and not self.opened:
+            self._observer.end_fetch()
         source.fresh = False
         self.cost_ns += now_ns() - now
 
@@ -211,7 +249,7 @@ class Recorder:
         """A fetch begins inside the loop's ``next()`` `outer`; whether it is recorded in its stead."""
         if outer[2] != RECORDED or outer[0].origin != "for":
             return False
-        pending = self._pending
+        pending = self.pending
         if now - outer[1] < PASSING_NS and pending and pending[-1][0] == "begin_fetch":
             outer[2] = THROUGH
             return True  # the mark of the outer one serves
@@ -223,37 +261,37 @@ class Recorder:
         A loop of the cell whose iterator trains gives results, not batches. In a loader (or what
         the person watches) it is part of making the batch.
         """
-        innermost = self._open[-1]
+        innermost = self.opened[-1]
         if innermost[2] == RECORDED and innermost[0].origin == "for":
             innermost[2] = THROUGH
-            if self._pending and self._pending[-1][0] == "begin_fetch":
-                self._pending.pop()
+            if self.pending and self.pending[-1][0] == "begin_fetch":
+                self.pending.pop()
             else:
                 self._mark("cancel_fetch", now)
         return bool(innermost[2] == THROUGH)
 
     def tail(self) -> None:
         """The last gradient of a distributed backward pass is there (autograd's thread tells)."""
-        self._in_tail = self._mark("begin_tail", now_ns())
+        self.in_tail = self._mark("begin_tail", now_ns())
 
     def backward(self, tensors: Any, whole: bool = True) -> None:
         """A backward pass finished; not `whole`: gradients were asked for, which may be one."""
-        if self._in_tail:
-            self._in_tail = False
+        if self.in_tail:
+            self.in_tail = False
             self._mark("end_tail", now_ns())
-        if self._open and not self._look_through(now_ns()):
+        if self.opened and not self._look_through(now_ns()):
             return
         self.backwards += whole
         if self.on_device is not None:
             self._tell_device(tensors)
-        if self._headless or self.muted:
+        if self.headless or self._muted:
             return
-        if len(self._pending) >= 4 * self.drain_at:
+        if len(self.pending) >= 4 * self.drain_at:
             self._drain_late()
-            if len(self._pending) >= RING:
+            if len(self.pending) >= RING:
                 self.lost_marks += 1
                 return
-        self._pending.append(("backward", None, None))
+        self.pending.append(BACKWARD)
 
     def _tell_device(self, tensors: Any) -> None:
         tensor = tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
@@ -264,17 +302,17 @@ class Recorder:
     def optimizer(self) -> None:
         """An optimizer step finished."""
         start = now_ns()
-        if self._open and not self._look_through(start):
+        if self.opened and not self._look_through(start):
             return
         self.optimizer_steps += 1
-        if self._headless:
+        if self.headless:
             # Steps begin with a batch; without a loader, with the end of this one.
-            self._headless = any(source.fetches for source in self.sources.all)
-        elif self._host and not self.muted:
-            self._pending.append(("optimizer", start, None))
+            self.headless = any(source.fetches for source in self.sources.all)
+        elif self._host and not self._muted:
+            self.pending.append(("optimizer", start, None))
         else:
             self._mark("optimizer", start)
-        if len(self._pending) >= 2 * self.drain_at or start - self._drained_ns > 2 * DRAIN_PERIOD_NS:
+        if len(self.pending) >= 2 * self.drain_at or start > self.drain_due_ns + DRAIN_PERIOD_NS:
             self._drain_and_tell(start)  # no loader, whose next batch would be the place for it
         else:
             self.cost_ns += now_ns() - start
@@ -283,10 +321,14 @@ class Recorder:
         """One of the marks without a payload: begin_save, end_save, begin_copy, end_copy, pause, resume."""
         start = now_ns()
         recorded = self._mark(kind, start)
-        if len(self._pending) >= 4 * self.drain_at:
+        if len(self.pending) >= 4 * self.drain_at:
             self._drain_late()
         self.cost_ns += now_ns() - start
         return recorded
+
+    def gap(self) -> None:
+        """What happened since the last mark was not recorded (nor was it asked to be)."""
+        self.pending.append(("gap", None, None))
 
     def off_thread(self, ns: int) -> None:
         """A batch was fetched on another thread: never a stall of the training thread."""
@@ -295,7 +337,7 @@ class Recorder:
 
     def _drain_and_tell(self, start: int) -> int:
         """Read back and tell who wants to know; the time then."""
-        self._drained_ns = start
+        self.drain_due_ns = start + DRAIN_PERIOD_NS
         if not self.backend.capturing():
             self.drain()
             if self.on_drain is not None:
@@ -306,12 +348,12 @@ class Recorder:
 
     def _observe(self, start: int) -> int:
         """A step begins, as far as one can tell: tell the observer, who keeps its own costs."""
-        observer = self.observer
-        if observer is None or not self._grad_enabled():
+        observer = self._observer
+        if observer is None or not self.grad_enabled():
             return start
         self.cost_ns += now_ns() - start
         observer.begin_step()
-        if self.muted:
+        if self._muted:
             observer.begin_fetch()
         return now_ns()
 
@@ -319,7 +361,7 @@ class Recorder:
 
     def drain(self) -> None:
         """Give the sink the marks that the device has come to."""
-        pending, backend, sink = self._pending, self.backend, self.sink
+        pending, backend, sink = self.pending, self.backend, self.sink
         while pending:
             kind, event, payload = pending[0]
             if event is not None:
@@ -340,6 +382,8 @@ class Recorder:
                 sink.optimizer(self._t)
             elif kind == "backward":
                 sink.backward()
+            elif kind == "gap":
+                sink.gap()
             elif kind == "end_iter":
                 sink.end_iter(self._t, payload)
             else:
@@ -360,7 +404,7 @@ class Recorder:
         if self.backend.capturing():
             return  # the person's capture was left open; what is pending cannot be read
         self._mark("finish", now_ns())
-        event = next((mark[1] for mark in reversed(self._pending) if mark[1] is not None), None)
+        event = next((mark[1] for mark in reversed(self.pending) if mark[1] is not None), None)
         if event is not None:
             self.backend.synchronize(event)
         self.drain()

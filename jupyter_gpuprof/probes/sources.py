@@ -59,7 +59,7 @@ class Sources:
     def __init__(self) -> None:
         self.all: list[Source] = []
         self._by_loader: dict[int, Source] = {}
-        self._by_iterator: dict[int, tuple[Any, Source]] = {}
+        self.by_iterator: dict[int, tuple[Any, Source]] = {}
         self._by_site: dict[Any, Source] = {}
 
     def of_loader(self, loader: Any) -> Source:
@@ -83,14 +83,14 @@ class Sources:
 
     def began(self, source: Source, iterator: Any) -> None:
         """`iterator` reads from `source`."""
-        if len(self._by_iterator) >= MAX_REMEMBERED:
-            self._by_iterator = {k: v for k, v in self._by_iterator.items() if v[0]() is not None}
+        if len(self.by_iterator) >= MAX_REMEMBERED:
+            self.by_iterator = {k: v for k, v in self.by_iterator.items() if v[0]() is not None}
         source.fresh = True
-        self._by_iterator[id(iterator)] = (weakref.ref(iterator), source)
+        self.by_iterator[id(iterator)] = (weakref.ref(iterator), source)
 
     def of_iterator(self, iterator: Any) -> Source:
         """The source that a torch loader iterator reads from."""
-        known = self._by_iterator.get(id(iterator))
+        known = self.by_iterator.get(id(iterator))
         if known is not None and known[0]() is iterator:
             return known[1]
         source = self._again("loader", ("begun before",), ("begun before",))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jupyter_gpuprof.analysis.series import StepSeries
-from jupyter_gpuprof.analysis.steps import PARTS, StepAssembler
+from jupyter_gpuprof.analysis.steps import OPTIMIZER_STEPS, PARTS, StepAssembler
 from jupyter_gpuprof.probes.recorder import Recorder
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Loader, Overhead
@@ -46,6 +46,8 @@ def missing_parts(
         why = "one batch was used for many steps" if assembler.reused_batch else "no loader seen"
         missing |= {Part.INPUT: why, Part.EPOCH_START: why}
         missing[Part.OTHER] = "without a loader the end of a step is not seen"
+    elif not _any(blocks, OPTIMIZER_STEPS):
+        missing[Part.OTHER] = "without an optimizer step the end of a step is not seen"
     return missing
 
 
@@ -105,8 +107,8 @@ def remarks_on(recorder: Recorder, assembler: StepAssembler, *, window: bool) ->
     return [remark for remark, holds in remarks.items() if holds]
 
 
-def _any(blocks: NDArray[np.float64], part: Part) -> bool:
-    return bool(len(blocks)) and bool(blocks[:, part].any())
+def _any(blocks: NDArray[np.float64], column: int) -> bool:
+    return bool(len(blocks)) and bool(blocks[:, column].any())
 
 
 def _why_no_communication() -> str:

@@ -121,11 +121,11 @@ class Session:
         self.recorder.on_device = self._on_device
         self.recorder.on_drain = self._on_drain
         if self.options.steps is not None:
-            self.recorder.drain_at = 1  # so that the count is right at every step
+            self.recorder.read_back_at_once()
         self._memory = machine.PeakMemory(machine.awake_accelerator())
         self._window = WindowControl(self.recorder, self.options.kernels, self._notes.append)
         if not self._window.done:
-            self.recorder.observer = self._window
+            self.recorder.observe(self._window)
         self.rank, self._world = rank_of()
         if self._world > 1:
             self._folder = rank_folder() / str(next(_RUN_NUMBER))
@@ -141,12 +141,16 @@ class Session:
             self._window.end()
         except Exception as error:
             self.recorder.failed(error)
-        finally:
-            hooks.pop(self.recorder)
         try:
             self.recorder.finish()
         except Exception as error:
             self.recorder.failed(error)
+        try:
+            return self._finish()
+        finally:
+            hooks.pop(self.recorder)  # last: what we do here is not the time of a run around this one
+
+    def _finish(self) -> Run:
         self.run = self._conclude()
         if self._save and not self.is_secondary:
             try:
@@ -198,10 +202,8 @@ class Session:
                 self._on_device(device)
         steps = series_of(self.assembler).steps
         wanted = self.options.steps
-        if wanted is not None:
-            done = steps + self.assembler.loader_seen  # a loader's last step is open until the next batch
-            if done >= wanted + self._expected_warmup(wanted):
-                self.recorder.stop_request = StopProfiling()
+        if wanted is not None and self.assembler.steps_done >= wanted + self._expected_warmup(wanted):
+            self.recorder.stop_request = StopProfiling()
         if self._progress is not None:
             now = clock.now_ns()
             elapsed_s = (now - self._live_ns) * 1e-9

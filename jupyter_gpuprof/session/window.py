@@ -146,8 +146,10 @@ class WindowControl:
 
     def _unmute(self) -> None:
         self._cooling = 0
+        self._recorder.observe(None)
         self._recorder.muted = False
         self._recorder.simple("resume")
 
     def _give_up(self, why: str) -> None:
         self._asked, self.why = 0, why
+        self._recorder.observe(None)

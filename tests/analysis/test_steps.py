@@ -444,3 +444,45 @@ def test_iterator_that_nobody_read() -> None:
     s.iter("other", 0.4)
     a = s.finish()
     assert a.before_s == close(0.4)
+
+
+# -- steps so far ------------------------------------------------------------------------------------
+
+
+def test_steps_so_far_are_those_of_a_run_that_ended_now() -> None:
+    def plain(s: LoopScript, i: int) -> None:
+        s.fetch()
+        s.train()
+
+    def accumulating(s: LoopScript, i: int) -> None:
+        s.fetch()
+        s.backward()
+        if i % 4 == 3:
+            s.step()
+
+    def ahead(s: LoopScript, i: int) -> None:
+        if i == 0:
+            s.fetch()
+        s.fetch()
+        s.train()
+
+    def inference(s: LoopScript, i: int) -> None:
+        s.fetch(grad=False)
+        s.wait(FORWARD)
+
+    def no_loader(s: LoopScript, i: int) -> None:
+        s.train()
+
+    def reused(s: LoopScript, i: int) -> None:
+        if i == 0:
+            s.fetch()
+        s.train()
+
+    for step in (plain, accumulating, ahead, inference, no_loader, reused):
+        for steps in (1, 2, 5, 20, 100):
+            s = LoopScript()
+            for i in range(steps):
+                step(s, i)
+            so_far = s.assembler.steps_done
+            a = s.finish()
+            assert so_far == (a.training.steps or a.forward.steps), (step.__name__, steps)

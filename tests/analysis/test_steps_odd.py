@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from jupyter_gpuprof.analysis.lanes import PARTS
 from jupyter_gpuprof.analysis.steps import StepAssembler
+from jupyter_gpuprof.records.timing import Part
 from tests.analysis.loop_script import (
     BACKWARD,
     CHECKPOINT,
     COMPUTE,
     COPIES,
+    EPOCH,
     FORWARD,
     INPUT,
     LOG,
@@ -113,6 +115,37 @@ def test_an_end_that_is_never_told(call: str) -> None:
     assert seconds(a, where) >= 0.1
 
 
+def test_a_call_whose_end_is_never_told_inside_another() -> None:
+    s = LoopScript()
+    s.assembler.begin_iter(s.t)
+    s.wait(0.1)
+    s.assembler.begin_save(s.t)
+    s.wait(0.2)
+    s.assembler.pause(s.t)
+    s.wait(0.4)
+    s.assembler.end_iter(s.t, "train")
+    s.fetch()
+    s.train()
+    a = s.finish()
+    assert a.paused_s == close(0.4)
+    assert seconds(a, EPOCH) == close(0.3)  # saving while the workers start is part of starting them
+
+
+def test_the_tail_of_a_distributed_backward_pass_is_communication() -> None:
+    s = LoopScript()
+    for i in range(4):
+        s.fetch()
+        s.wait(FORWARD)
+        s.assembler.begin_tail(s.t)
+        if i < 3:  # the last pass raises and is tried again
+            s.wait(0.05)
+            s.assembler.end_tail(s.t)
+        s.train()
+    a = s.finish()
+    assert seconds(a, Part.COMMUNICATION) == close(3 * 0.05)
+    assert (a.training.steps, a.failed) == (4, 0)
+
+
 def test_an_end_without_a_beginning() -> None:
     s = LoopScript()
     s.assembler.end_save(s.t)
@@ -142,6 +175,7 @@ _SIMPLE = st.sampled_from(
     [
         ("begin_iter",), ("end_iter",), ("begin_fetch",), ("cancel_fetch",), ("backward",), ("optimizer",),
         ("begin_save",), ("end_save",), ("begin_copy",), ("end_copy",), ("pause",), ("resume",),
+        ("begin_tail",), ("end_tail",), ("gap",),
     ]
 )  # fmt: skip
 
@@ -156,8 +190,8 @@ def _tell(a: StepAssembler, t: float, dt: float, event: tuple) -> float:
         a.end_fetch(t, key, origin, outcome, grad=grad, epoch=epoch)
     elif name == "end_iter":
         a.end_iter(t, "a")
-    elif name == "backward":
-        a.backward()
+    elif name in ("backward", "gap"):
+        getattr(a, name)()
     else:
         getattr(a, name)(t)
     return t

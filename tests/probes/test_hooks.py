@@ -97,11 +97,11 @@ def test_what_others_patch_over_ours_stays_and_ours_does_nothing(monkeypatch: py
     hooks.pop(recorder)
     try:
         assert torch.save is theirs
-        marks = len(recorder._pending)
+        marks = len(recorder.pending)
         torch.save({}, queue_like := _Sink())
         assert calls
         assert queue_like.written
-        assert len(recorder._pending) == marks
+        assert len(recorder.pending) == marks
     finally:
         torch.save = original
 
@@ -157,6 +157,7 @@ def test_a_hook_that_fails_three_times_is_off_and_the_loop_goes_on(
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr(Recorder, method, broken)
+    recorder.read_back_at_once()  # the long way through the hooks, where more can fail
     net = Net()
     got = []
     for _ in range(3):  # epochs
@@ -344,7 +345,19 @@ def test_sources_without_number_take_bounded_memory() -> None:
         del loader, iterator
     assert len(sources.all) <= MAX_SOURCES + 1
     assert len(sources._by_loader) <= 2 * 256
-    assert len(sources._by_iterator) <= 2 * 256
+    assert len(sources.by_iterator) <= 2 * 256
+
+
+def test_many_loaders_alive_at_once_are_kept_apart() -> None:
+    sources, data = Sources(), [1, 2, 3]
+    loaders = [DataLoader(data, batch_size=2) for _ in range(300)]
+    iterators = [iter(loader) for loader in loaders]
+    for _ in range(2):
+        for loader, iterator in zip(loaders, iterators, strict=True):
+            sources.began(sources.of_loader(loader), iterator)
+        found = [sources.of_iterator(iterator) for iterator in iterators]
+        assert [source.key for source in found] == list(range(300))
+    assert len(sources.all) == 300
 
 
 def test_an_iterator_begun_before_the_run() -> None:

@@ -186,7 +186,7 @@ def test_marks_wait_in_a_ring_when_the_device_lags(loop: Loop) -> None:
         loop.work(1.0)
         if loop.recorder.simple("begin_save"):
             loop.recorder.simple("end_save")
-        assert len(loop.recorder._pending) <= RING + 2
+        assert len(loop.recorder.pending) <= RING + 2
     assert loop.recorder.lost_marks > 0
     a = loop.finish()
     total = a.training.total()[:PARTS].sum() + sum(a.tail[:PARTS]) + a.before_s
@@ -197,7 +197,7 @@ def test_a_pause_ends_however_far_the_device_lags(loop: Loop) -> None:
     for i in range(2_000):
         loop.fetch(0.0)
         loop.work(1.0)
-        if len(loop.recorder._pending) == RING - 1 or i % 100 == 0:
+        if len(loop.recorder.pending) == RING - 1 or i % 100 == 0:
             loop.recorder.simple("pause")
             loop.recorder.simple("resume")
     assert loop.finish().paused_s == pytest.approx(0.0, abs=1e-9)
@@ -261,7 +261,7 @@ def test_long_runs_take_no_memory(monkeypatch: pytest.MonkeyPatch, device: bool)
             loop.work(0.001)
             loop.recorder.simple("begin_save")
             loop.recorder.simple("end_save")
-            assert len(loop.recorder._pending) <= 5 * DRAIN_AT
+            assert len(loop.recorder.pending) <= 5 * DRAIN_AT
 
     go_on(20_000)
     tracemalloc.start()
@@ -286,7 +286,7 @@ def test_loops_without_batches_are_bounded_too(host_loop: Loop, what: str) -> No
         else:
             r.simple("begin_save")
             r.simple("end_save")
-        assert len(r._pending) <= 5 * DRAIN_AT
+        assert len(r.pending) <= 5 * DRAIN_AT
 
 
 # -- loops of the cell around loaders, and generators that train ------------------------------------
@@ -387,6 +387,45 @@ def test_a_loader_inside_a_loader_is_one_fetch(host_loop: Loop) -> None:
     assert host_loop.part(INPUT) == pytest.approx(10 * 0.02)
     assert set(a.exposed_s) == {outer.key}
     assert (outer.fetches, host_loop.loader.fetches) == (10, 20)
+
+
+# -- what is not recorded ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_step", [1, 4])
+@pytest.mark.parametrize("opens", range(40, 48))
+@pytest.mark.parametrize("lasts", [5, 6, 9])
+def test_steps_hidden_in_a_window_fail_none(host_loop: Loop, per_step: int, opens: int, lasts: int) -> None:
+    """Batches are fetched ahead of their passes, so a window may hide more of the one than of the other."""
+    r = host_loop.recorder
+    for i in range(30 * per_step):
+        for _ in range(per_step if i % per_step == 0 else 0):
+            if len(host_loop.exposed_s) == opens:
+                r.simple("pause")
+                r.muted = True
+            if len(host_loop.exposed_s) == opens + lasts:
+                r.muted = False
+                r.simple("resume")
+            host_loop.fetch(0.01)
+        host_loop.clock.advance(0.03)
+        r.backward(None)
+        if i % per_step == per_step - 1:
+            r.optimizer()
+    r.muted = False
+    a = host_loop.finish()
+    assert a.failed == 0
+    assert a.paused_s > 0 or opens + lasts > 30
+
+
+def test_a_muted_recorder_records_nothing(host_loop: Loop) -> None:
+    r = host_loop.recorder
+    for i in range(30):
+        if i in (10, 20):
+            r.muted = i == 10
+        marks = len(r.pending)
+        host_loop.fetch(0.01)
+        host_loop.work(0.01)
+        assert (len(r.pending) == marks) == r.muted or len(r.pending) < marks
 
 
 # -- the end of a step ------------------------------------------------------------------------------

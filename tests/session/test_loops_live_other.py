@@ -227,6 +227,21 @@ def test_steps_limit(kind: str, warmup: int) -> None:
     assert any("ended after 20 counted steps" in note for note in run.notes)
 
 
+def test_steps_limit_on_one_batch_reused() -> None:
+    net = Net(Naps(), 0)
+    got = []
+
+    def loop() -> None:
+        x = next(iter(DataLoader([torch.zeros(4)], batch_size=None)))
+        for i in range(1000):
+            got.append(i)
+            net.train(x)
+
+    run = run_of(loop, steps=20)
+    assert 19 <= run.steps.counted <= 20
+    assert len(got) < 40
+
+
 # -- nested runs ------------------------------------------------------------------------------------
 
 

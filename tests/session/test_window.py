@@ -147,7 +147,7 @@ def test_live_window_and_exported_trace_of_it_give_the_same_shares(
 def test_two_hundred_windows_do_not_grow_the_process() -> None:
     model, x = torch.nn.Linear(64, 64), torch.randn(8, 64)
     process, sizes = psutil.Process(), []
-    for i in range(200):
+    for i in range(200):  # as many as a long notebook session may open
         window = KernelWindow("cpu")
         window.start()
         for _ in range(4):

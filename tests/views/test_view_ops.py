@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -172,7 +171,7 @@ def test_hostile_names_stay_words(hostile_trace, traced):
     assert all(c.isprintable() or c == "\n" for c in run_text(hostile_trace))
 
 
-def test_it_is_small_and_fast(make_run):
+def test_it_is_small(make_run):
     """Eight ranks with as many bars as there can be."""
     spans = tuple(OpSpan(ADD[:120], i * 3e-4, 2e-4 + i * 1e-7, 0.7) for i in range(300))
     lanes = tuple(Lane(kind, spans) for kind in ("compute", "communication", "copies"))
@@ -182,12 +181,6 @@ def test_it_is_small_and_fast(make_run):
     ranks = dataclasses.replace(many(64), rows=many(64).rows[:8], late_rank=3, starved_rank=5)
     run = make_run(ops=dataclasses.replace(WINDOW, timelines=timelines), ranks=ranks)
     assert len(run_html(run).encode()) < 400_000
-    taken = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        run_html(run), run_text(run)
-        taken.append(time.perf_counter() - begin)
-    assert min(taken) < 0.05
 
 
 # -- records -----------------------------------------------------------------------------------------
