@@ -124,7 +124,7 @@ def test_an_installation_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPat
     def broken() -> None:
         raise RuntimeError("no such class")
 
-    monkeypatch.setattr(hooks, "_patch_saving", broken)
+    monkeypatch.setattr(hooks.calls, "patch_saving", broken)
     recorder = new_recorder()
     with pytest.raises(RuntimeError, match="no such class"):
         hooks.push(recorder)
