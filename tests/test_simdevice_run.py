@@ -21,7 +21,7 @@ pytestmark = [
 def train(
     kernel_ms: float, loader_ms: float, *, steps: int = 40, sync: bool = False, after_ms: float = 0,
     capacity: int = 0, capture: tuple[int, int] = (0, 0), copy_ms: float = 0, forward_only: bool = False,
-    workers: int = 0,
+    workers: int = 0, kernels: int | None = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """One profiled loop; what the run says, and the wall time of the loop by plain clocks."""
     import torch
@@ -44,7 +44,7 @@ def train(
     model = torch.nn.Linear(32, 10).to("sim")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     calls = 0
-    with profile("device", save=False) as p:
+    with profile("device", kernels=kernels, save=False) as p:
         for i, x in enumerate(DataLoader(Slow(), batch_size=None, num_workers=workers)):
             if not simdevice.is_capturing():  # a copy from pageable memory cannot be captured
                 on_device = x.to("sim")
@@ -148,6 +148,20 @@ def test_nothing_is_recorded_or_queried_during_capture() -> None:
 
 def _capturing() -> dict[str, Any]:
     return train(2, 1, capture=(12, 15))
+
+
+def test_an_empty_kernel_window_is_no_data_and_never_idle() -> None:
+    # torch.profiler has no device events of the simulated device, as when another tool holds the tracing.
+    run = simdevice.run(_windowed)
+    assert "no kernel data" in run["ops"]["missing"]
+    assert any("does not mean that it was idle" in note for note in run["notes"])
+    assert "missing" in run["shares"]["host_gap"]
+    assert run["verdict"]["label"] == "input-bound"
+    assert run["steps"]["counted"] + run["steps"]["warmup"] < 60, "the window's steps are not in the timing"
+
+
+def _windowed() -> dict[str, Any]:
+    return train(5, 20, steps=60, kernels=None)
 
 
 def test_an_inference_loop_finds_its_device() -> None:

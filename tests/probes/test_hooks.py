@@ -121,7 +121,7 @@ class _Sink:
 
 
 def test_an_installation_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> None:
+    def broken(*args: object) -> None:
         raise RuntimeError("no such class")
 
     monkeypatch.setattr(hooks.calls, "patch_saving", broken)
