@@ -158,13 +158,19 @@ def _communication(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Rem
                 "the mean step less the exposed waiting for late ranks: the most it can give",
             )
         )
+    transfer_s = max(0.0, cost.parts_s.get(Part.COMMUNICATION, 0.0) - evidence.skew_ratio * cost.mean_s)
+    if late and transfer_s <= (1 - WORTH) * cost.mean_s:
+        return late  # nearly all of it is waiting for that rank
+    how = "the mean step less the exposed communication: the most that hiding it can give"
+    if late:
+        how = "the mean step less the exposed transfer, waiting for late ranks apart: the most it can give"
     return [
         *late,
         Remedy(
             "communication.hide",
             "Fewer devices, a larger batch per device, or accumulation with no_sync()",
-            cost.without(Part.COMMUNICATION),
-            "the mean step less the exposed communication: the most that hiding it can give",
+            cost.mean_s - transfer_s,
+            how,
         ),
     ]
 

@@ -97,7 +97,7 @@ def _bound(
         sentence=sentence,
         reasons=tuple(_reason(f) for f in passing),
         also=tuple(f.label for f in passing[1:]),
-        near=_near(findings, limits),
+        near=_near([f for f in findings if f not in passing], limits),
         doubts=tuple(doubts),
     )
 

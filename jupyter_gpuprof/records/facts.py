@@ -33,7 +33,7 @@ class Facts:
     live: bool = True
     warmup_steps: int | None = None
     failed_steps: int = 0
-    optimizer_steps: int = 0
+    optimizer_steps: Number = 0
     training_threads: int = 1
     usable_cores: Number = field(default_factory=lambda: Missing("the number of cores was not read"))
     levers: tuple[str, ...] | None = None

@@ -64,7 +64,7 @@ class Steps:
     counted: int
     warmup: int
     failed: int
-    optimizer_steps: int
+    optimizer_steps: Number
     typical_s: Number
     mean_s: Number
     total_s: float

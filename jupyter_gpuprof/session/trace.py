@@ -56,6 +56,7 @@ def trace_run(
         device=first.device,
         memory=Memory(memory, memory),
         live=False,
+        optimizer_steps=len(first.optimizers) or Missing("the trace has no marks of them"),
         exposed_skew_ratio=_known(ranks.exposed_skew_ratio) if ranks else 0.0,
         late_rank=ranks.late_rank if ranks else None,
     )

@@ -43,9 +43,9 @@ def clock_words(run: Run) -> str:
 def steps_words(run: Run) -> str:
     """How many steps of which kind."""
     steps = run.steps
-    return (
-        f"{steps.counted:,} counted, {steps.warmup:,} warm-up, {steps.failed:,} failed; "
-        f"{counted(steps.optimizer_steps, 'optimizer step')}"
+    updates = steps.optimizer_steps
+    return f"{steps.counted:,} counted, {steps.warmup:,} warm-up, {steps.failed:,} failed; " + (
+        "optimizer steps not counted" if isinstance(updates, Missing) else counted(int(updates), "optimizer step")
     )
 
 
