@@ -44,9 +44,10 @@ def steps_words(run: Run) -> str:
     """How many steps of which kind."""
     steps = run.steps
     updates = steps.optimizer_steps
-    return f"{steps.counted:,} counted, {steps.warmup:,} warm-up, {steps.failed:,} failed; " + (
-        "optimizer steps not counted" if isinstance(updates, Missing) else counted(int(updates), "optimizer step")
-    )
+    seen = f"{steps.counted:,} counted, {steps.warmup:,} warm-up, {steps.failed:,} failed"
+    if isinstance(updates, Missing):
+        return f"{seen}; optimizer steps not counted"
+    return f"{seen}; {counted(int(updates), 'optimizer step')}"
 
 
 def step_time_words(run: Run) -> str:
