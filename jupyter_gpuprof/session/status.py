@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 
 from jupyter_gpuprof.probes import hooks, machine
-from jupyter_gpuprof.store.database import database_path
+from jupyter_gpuprof.store.database import ENVIRONMENT_VARIABLE, database_path
 from jupyter_gpuprof.store.runs import recent_runs
 
 
@@ -18,6 +19,9 @@ def status_text(version: str) -> str:
     except (OSError, sqlite3.Error) as error:
         last = f"unknown, the ledger cannot be read ({error})"
     lines.append(f"Last run: {last}")
-    lines.append(f"Ledger: {database_path().name} in the Jupyter data directory's gpuprof folder")
+    # No whole path: this is saved in notebooks, which are shared.
+    moved = ENVIRONMENT_VARIABLE in os.environ
+    where = f"as {ENVIRONMENT_VARIABLE} says" if moved else "in the Jupyter data directory, folder gpuprof"
+    lines.append(f"Ledger: {database_path().name}, {where}")
     lines.append("Profiling: on" if hooks.installed() else "Profiling: off, nothing of ours is in torch")
     return "\n".join(lines)
