@@ -13,6 +13,10 @@ from datetime import datetime, timezone
 now_ns = time.perf_counter_ns
 
 
+#: Processor time of the calling thread in nanoseconds: stands still while the thread waits.
+thread_ns = time.thread_time_ns
+
+
 def now_s() -> float:
     """Monotonic host time in seconds."""
     return now_ns() * 1e-9

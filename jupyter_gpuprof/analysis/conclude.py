@@ -12,6 +12,7 @@ from jupyter_gpuprof.analysis.rules import Evidence, Thresholds
 from jupyter_gpuprof.analysis.stability import (
     Resampled,
     block_length,
+    least_warmup,
     resample,
     trimmed_mean,
     warmup_steps,
@@ -21,9 +22,6 @@ from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing, Number, Share
 from jupyter_gpuprof.records.run import Between, Remedy, Shares, Steps, Verdict
 from jupyter_gpuprof.records.timing import PART_NAMES, Part, StepTable
-
-#: A warm-up beyond this part of the run is said.
-MUCH_WARMUP = 0.25
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,8 @@ def conclude(table: StepTable, facts: Facts, limits: Thresholds | None = None) -
         Evidence(resample(half, block), table.missing, *skew) for half in halves_of(counted) if len(half)
     ]
     steps = _steps(table, facts, counted, warmup, warm_rows)
-    long_warmup = steps.warmup > MUCH_WARMUP * table.steps and facts.warmup_steps is None
+    expected = least_warmup(table.steps, workers=workers, prefetch=prefetch) + table.steps_per_row
+    long_warmup = facts.live and facts.warmup_steps is None and steps.warmup > expected
     if long_warmup and steps.counted:
         doubt = (
             f"{steps.warmup} of {table.steps} steps were left out as warm-up: they were slower than the rest."

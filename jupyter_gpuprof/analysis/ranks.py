@@ -32,6 +32,9 @@ ONE_RECORDING_NS = 60_000_000_000
 _NO_MATCH = "no collective was found on all ranks"
 
 
+_ONE_JOB = "Give the traces of one job, recorded together."
+
+
 def ranks_of_one_job(found: TraceSet) -> TraceSet:
     """One trace per rank, numbered and sorted by rank.
 
@@ -47,7 +50,8 @@ def ranks_of_one_job(found: TraceSet) -> TraceSet:
         (one_size, one), (other_size, other) = list(sizes.items())[:2]
         raise TraceError(
             f"These are ranks of different jobs: {one.source} is one of {one_size} ranks,"
-            f" {other.source} one of {other_size}."
+            f" {other.source} one of {other_size}.",
+            _ONE_JOB,
         )
     if len(traces) > 1 and any(trace.rank is None for trace in traces):
         notes.append("Not every trace tells its rank, so the ranks are numbered by file name.")
@@ -235,5 +239,6 @@ def _check_recorded_together(traces: Sequence[RankTrace]) -> None:
     if apart_ns > ONE_RECORDING_NS:
         raise TraceError(
             f"These are ranks of different jobs or recordings: {first.source} ends"
-            f" {apart_ns * 1e-9:.0f} s before {last.source} begins."
+            f" {apart_ns * 1e-9:.0f} s before {last.source} begins.",
+            _ONE_JOB,
         )

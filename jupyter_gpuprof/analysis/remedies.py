@@ -6,7 +6,7 @@ more than removing the measured cause could give.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jupyter_gpuprof.analysis.rules import Evidence
 from jupyter_gpuprof.records.facts import Facts
@@ -16,6 +16,10 @@ from jupyter_gpuprof.records.timing import Part
 
 #: A prediction within this of today's step is no gain worth a change.
 WORTH = 0.95
+#: More loader workers than this are not proposed.
+MAX_WORKERS = 16
+LATE_RANK = "communication.late-rank"
+_RANKS_WAIT = Missing("the ranks wait for each other: try it and compare")
 
 
 @dataclass(frozen=True)
@@ -30,28 +34,37 @@ class StepCost:
         return self.mean_s - sum(self.parts_s.get(part, 0.0) for part in parts)
 
 
-def workers_step_s(batch_s: float, step_s: float, workers: int, cores: int, threads: int) -> float:
+def workers_step_s(
+    batch_s: float, cpu_ratio: float, step_s: float, workers: int, cores: int, threads: int
+) -> float:
     """The step time with so many loader workers: the largest of three lower bounds.
 
     The step cannot be shorter than its own work, than what the workers deliver, or than all the work
-    spread over all cores: ``max(step, batch / workers, (batch + threads * step) / cores)``, the
-    asymptotic bounds of operational analysis.
+    spread over all cores: ``max(step, batch / workers, (cpu * batch + threads * step) / cores)``, the
+    asymptotic bounds of operational analysis. What a batch waits for (a disk, a network) takes no core.
 
     Args:
-        batch_s: processor seconds to make one batch.
+        batch_s: seconds to make one batch.
+        cpu_ratio: the part of them on a processor.
         step_s: seconds of a step that never waits.
         workers: loader processes.
         cores: cores this process may use.
         threads: cores that the step itself keeps busy.
     """
-    return max(step_s, batch_s / workers, (batch_s + min(threads, cores) * step_s) / cores)
+    return max(step_s, batch_s / workers, (cpu_ratio * batch_s + min(threads, cores) * step_s) / cores)
 
 
 def remedies_for(labels: tuple[Label, ...], evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
-    """Remedies of the findings' labels, those with the shortest predicted step first."""
+    """Remedies of the findings' labels, those with the shortest predicted step first.
+
+    Where several ranks wait for each other, what a change brings to one of them says little of the job:
+    only the late rank's remedy has a prediction, and stands first.
+    """
     found: list[Remedy] = []
     for label in labels:
         found += _BY_LABEL.get(label, _none)(evidence, cost, facts)
+    if facts.ranks > 1:
+        found = [r if r.id == LATE_RANK else replace(r, predicted_step_s=_RANKS_WAIT) for r in found]
     known = [r for r in found if not isinstance(r.predicted_step_s, Missing)]
     known.sort(key=lambda r: r.predicted_step_s if isinstance(r.predicted_step_s, (int, float)) else 0.0)
     return known + [r for r in found if isinstance(r.predicted_step_s, Missing)]
@@ -68,7 +81,7 @@ def _input(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
             "input.remove-stall",
             "Have every batch ready when the step asks for it (cheaper format, local or derived cache)",
             ideal,
-            "the mean step less the measured input wait and epoch start: the most an input fix can give",
+            "the mean step less the measured input wait and epoch start: about the most a fix can give",
         )
     ]
     loader = _slowest(facts)
@@ -97,35 +110,30 @@ def _workers(loader: Loader, cost: StepCost, facts: Facts) -> list[Remedy]:
     now, cores = loader.num_workers, facts.usable_cores
     if isinstance(now, Missing) or isinstance(cores, Missing) or not loader.fetches:
         return []
-    now, cores = int(now), int(cores)
+    if now > 0:
+        how = f"{now} workers deliver a batch every {1e3 * cost.mean_s:.1f} ms, on {cores} cores"
+        unknown = Missing("whether the workers compute or wait was not measured")
+        return [Remedy("input.more-workers", f"Try more loader workers: num_workers={2 * now}", unknown, how)]
+    # Where the device is the host, the counted steps tell; else all of the loader's host time.
+    on_host = facts.device.kind == "cpu"
+    batch_s = cost.parts_s[Part.INPUT] if on_host else loader.wait_s / loader.fetches
+    cpu_ratio = 1.0 if isinstance(loader.cpu_ratio, Missing) else float(loader.cpu_ratio)
     step_s = cost.without(Part.INPUT, Part.EPOCH_START)
-    if now == 0:
-        # Where the device is the host, the counted steps tell; else all of the loader's host time.
-        on_host = facts.device.kind == "cpu"
-        batch_s = cost.parts_s[Part.INPUT] if on_host else loader.wait_s / loader.fetches
-        how = f"a batch takes {1e3 * batch_s:.1f} ms in the training process"
-    else:  # starved workers all work all the time
-        batch_s = min(now, cores) * cost.mean_s
-        how = f"{now} workers deliver a batch every {1e3 * cost.mean_s:.1f} ms"
+    threads, cores = facts.training_threads, int(cores)
     predicted = {
-        w: workers_step_s(batch_s, step_s, w, cores, facts.training_threads) for w in range(1, cores + 1)
+        w: workers_step_s(batch_s, cpu_ratio, step_s, w, cores, threads) for w in range(1, MAX_WORKERS + 1)
     }
     best = min(predicted.values())
     workers = next(w for w in predicted if predicted[w] <= best / WORTH)
-    how += f"; {cores} cores, of which the step keeps {min(facts.training_threads, cores)} busy"
-    if workers <= now or predicted[workers] > WORTH * cost.mean_s:
-        return [
-            Remedy(
-                "input.more-workers",
-                f"More loader workers: no, {now} of them on {cores} cores is what this machine carries",
-                Missing("no gain is predicted"),
-                how,
-            )
-        ]
-    return [
-        Remedy("input.workers", f"Load in {workers} worker process{'es' if workers > 1 else ''}: "
-               f"num_workers={workers}", predicted[workers], how)
-    ]  # fmt: skip
+    how = (
+        f"a batch takes {1e3 * batch_s:.1f} ms in the training process, {100 * cpu_ratio:.0f} % of it on a "
+        f"processor; {cores} cores, of which the step keeps {min(threads, cores)} busy"
+    )
+    if predicted[workers] > WORTH * cost.mean_s:
+        title = "Loader workers: no, the cores are already busy"
+        return [Remedy("input.workers", title, Missing("no gain is predicted"), how)]
+    title = f"Load in {workers} worker process{'es' if workers > 1 else ''}: num_workers={workers}"
+    return [Remedy("input.workers", title, predicted[workers], how)]
 
 
 _HOST_REMEDIES = {
@@ -139,7 +147,7 @@ _HOST_REMEDIES = {
 
 
 def _host(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
-    how = "the mean step less what was measured for it: the most it can give"
+    how = "the mean step less what was measured for it: about the most it can give"
     return [
         Remedy(name, title, cost.without(part), how)
         for part, (name, title) in _HOST_REMEDIES.items()
@@ -149,13 +157,13 @@ def _host(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
 
 def _communication(evidence: Evidence, cost: StepCost, facts: Facts) -> list[Remedy]:
     late: list[Remedy] = []
-    if evidence.late_rank is not None and evidence.skew_ratio > 1 - WORTH:
+    if evidence.late_rank is not None and facts.others_wait_ratio > 1 - WORTH:
         late.append(
             Remedy(
-                "communication.late-rank",
+                LATE_RANK,
                 f"Find what makes rank {evidence.late_rank} late for the collectives",
-                cost.mean_s * (1 - evidence.skew_ratio),
-                "the mean step less the exposed waiting for late ranks: the most it can give",
+                cost.mean_s * (1 - facts.others_wait_ratio),
+                "the mean step less what the other ranks wait for it: about the most it can give",
             )
         )
     transfer_s = max(0.0, cost.parts_s.get(Part.COMMUNICATION, 0.0) - evidence.skew_ratio * cost.mean_s)

@@ -23,6 +23,11 @@ RESAMPLES = 1000
 _Z95 = 1.959964
 
 
+def least_warmup(steps: int, *, workers: int = 0, prefetch: int = 2) -> int:
+    """Five steps, or as many as the loader's workers had fetched ahead; at most a quarter of the run."""
+    return min(max(MIN_WARMUP_STEPS, workers * prefetch), steps // 4)
+
+
 def warmup_steps(durations_s: NDArray[np.float64], *, workers: int = 0, prefetch: int = 2) -> int:
     """How many steps at the beginning are warm-up.
 
@@ -36,7 +41,7 @@ def warmup_steps(durations_s: NDArray[np.float64], *, workers: int = 0, prefetch
         prefetch: batches each worker fetches ahead.
     """
     steps = len(durations_s)
-    start = min(max(MIN_WARMUP_STEPS, workers * prefetch), steps // 4)
+    start = least_warmup(steps, workers=workers, prefetch=prefetch)
     for _ in range(3):
         fifth = (steps - start) // 5
         if fifth < 4:

@@ -38,7 +38,7 @@ def judge(
         return _unclear("No training step was seen.", findings, doubts, limits)
     if facts.live and steps.counted < limits.few_steps:
         why = f"Only {_counted(steps)}; {limits.few_steps} are needed."
-        return _unclear(why, findings, [*doubts, "Run more steps in the cell."], limits)
+        return _unclear(why, findings, [*doubts, "Run more steps."], limits)
     if steps.counted < limits.doubted_steps:
         doubts.append(f"Only {_counted(steps)}; {limits.doubted_steps} make it firm.")
     elif facts.live and steps.total_s < limits.doubted_seconds:

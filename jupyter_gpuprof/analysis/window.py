@@ -21,6 +21,10 @@ INSIDE = (Part.COMPUTE, Part.COMMUNICATION, Part.COPIES, Part.HOST_GAP)
 _BOTH = (*INSIDE, Part.INPUT, Part.OTHER)
 
 
+#: An interval of the window's input wait wider than this is no check.
+TOO_WIDE = 0.25
+
+
 def apply_window(table: StepTable, window: StepTable) -> StepTable:
     """The table with the inside of each step divided as in the window.
 
@@ -42,6 +46,8 @@ def apply_window(table: StepTable, window: StepTable) -> StepTable:
     seconds[:, INSIDE] = seconds[:, INSIDE].sum(axis=1, keepdims=True) * (inside / inside.sum())
     missing = {part: why for part, why in table.missing.items() if part not in INSIDE}
     missing |= {part: why for part, why in window.missing.items() if part in INSIDE}
+    if Part.COMMUNICATION in table.missing and not window.seconds[:, Part.COMMUNICATION].any():
+        missing[Part.COMMUNICATION] = table.missing[Part.COMMUNICATION]  # one process has none to measure
     if Part.COPIES in missing:
         seconds[:, Part.COPIES] = 0.0
     return replace(table, seconds=seconds, missing=missing)
@@ -53,6 +59,8 @@ def agreement(table: StepTable, window: StepTable, workers: int = 0) -> tuple[bo
         return True, ""
     by_events = _input(table, block_length(workers))
     in_window = _input(window, 1)
+    if in_window.high - in_window.low > TOO_WIDE:
+        return True, "The window has too few steps to check the input wait against that of the events."
     agree = by_events.low <= in_window.high and in_window.low <= by_events.high
     words = (
         f"input wait {_words(by_events)} of the step by events and {_words(in_window)} in the window of ops"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 import traceback
@@ -51,9 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         "--warmup", type=_steps_or_auto, default=None, metavar="auto|K", help="steps to leave out at first"
     )
     run.add_argument("--steps", type=int, default=None, help="end the script after so many counted steps")
-    run.add_argument(
-        "--kernels", default="auto", metavar="auto|off|K", help="steps of the gpu op window (none on a CPU)"
-    )
+    run.add_argument("--kernels", default="auto", metavar="auto|off|K", help="steps of the gpu op window")
     _add_outputs(run)
     run.add_argument("--quiet", action="store_true", help="print no report; the run is saved all the same")
     run.add_argument("--no-live", action="store_true", help="no live line while the script runs")
@@ -232,6 +231,8 @@ def _check_outputs(args: argparse.Namespace) -> None:
     for path in (args.json, args.html, args.timeline):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise UsageError(f"{path} cannot be written.", "Name a file in a folder that exists.")
+    if args.timeline is not None and importlib.util.find_spec("bokeh") is None:
+        raise UsageError("--timeline needs bokeh.", 'Install it with: pip install "jupyter-gpuprof[plot]"')
 
 
 def _timeline_page(run: Run) -> str:

@@ -42,7 +42,7 @@ Options of %%gpuprof (and of %gpuprof trace: --name, --json, --html, --timeline)
   --timeline PATH          also write the gpu ops as an HTML page to zoom into
   --quiet                  show nothing; the run is saved all the same
   --no-live                no live line while the cell runs
-  --kernels auto|off|K     steps of the gpu op window (none on a CPU)
+  --kernels auto|off|K     steps of the gpu op window (on a CPU only if asked for)
 %%gpuprof? says more.
 """
 
@@ -95,7 +95,9 @@ class GpuprofMagics(Magics):
     def end(self) -> None:
         """The cell ended, however."""
         if self._cells:
-            self._cells.pop().finish()
+            cell = self._cells.pop()
+            cell.session.ended_with(sys.exc_info()[1])  # called from a finally
+            cell.finish()
 
     def keep(self, value: Any) -> None:
         """The value of the cell's last expression."""
@@ -149,7 +151,7 @@ class GpuprofMagics(Magics):
         "--kernels",
         default="auto",
         metavar="auto|off|K",
-        help="Steps of the gpu op window; there is none on a CPU.",
+        help="Steps of the gpu op window; on a CPU only if asked for.",
     )
     @line_cell_magic
     def gpuprof(self, line: str = "", cell: str | None = None) -> Any:  # fmt: skip

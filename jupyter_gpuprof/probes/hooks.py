@@ -14,9 +14,9 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from jupyter_gpuprof.clock import now_ns
+from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes import calls, ddp
-from jupyter_gpuprof.probes.recorder import BACKWARD, RECORDED, Recorder
+from jupyter_gpuprof.probes.recorder import BACKWARD, RECORDED, SAMPLE_MASK, Recorder
 from jupyter_gpuprof.probes.sources import Source
 
 _stack: list[Recorder] = []
@@ -189,6 +189,8 @@ def _patch_loader() -> None:
                     fetch = [source, start, RECORDED]
                     pending.append(("begin_fetch", start, None))
                     recorder.opened.append(fetch)
+                    sampled = not source.fetches & SAMPLE_MASK
+                    cpu_ns = thread_ns() if sampled else 0
                     began = now_ns()
                     try:
                         batch = original(iterator)
@@ -197,6 +199,9 @@ def _patch_loader() -> None:
                         raise
                     now = now_ns()
                     recorder.opened.pop()
+                    if sampled:
+                        source.cpu_ns += thread_ns() - cpu_ns
+                        source.sampled_ns += now - began
                     source.fetches += 1
                     source.wait_ns += now - start
                     if fetch[2] == RECORDED:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from jupyter_gpuprof.clock import now_ns
+from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes.events import EventBackend, HostClock
 from jupyter_gpuprof.probes.sources import Source, Sources
 
@@ -28,6 +28,8 @@ PASSING_NS = 20_000
 # How a fetch in progress is recorded: not at all, as one, or not itself but whatever happens inside.
 SKIPPED, RECORDED, THROUGH = range(3)
 BACKWARD = ("backward", None, None)
+#: The processor time of one fetch in so many is read (a power of two, less one).
+SAMPLE_MASK = 15
 #: What was begun must end, however far the device lags behind.
 _ENDS = frozenset(
     {"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "end_tail", "resume", "finish"}
@@ -215,7 +217,8 @@ class Recorder:
                 self.pending.append(("begin_fetch", start, None))
             else:
                 recorded = self._mark("begin_fetch", start)
-        opened.append([source, start, RECORDED if recorded else SKIPPED])
+        cpu_ns = -1 if source.fetches & SAMPLE_MASK else thread_ns()
+        opened.append([source, start, RECORDED if recorded else SKIPPED, cpu_ns])
         self.cost_ns += now_ns() - start
 
     def end_fetch(self, outcome: str, *, batch: bool = True) -> None:
@@ -226,8 +229,11 @@ class Recorder:
             batch: False if what came is no batch (a loop over numbers, say).
         """
         now = now_ns()
-        source, start, how = self.opened.pop()
+        source, start, how, *sampled = self.opened.pop()
         if batch and outcome == "batch":
+            if sampled and sampled[0] >= 0:
+                source.cpu_ns += thread_ns() - sampled[0]
+                source.sampled_ns += now - start
             source.fetches += 1
             source.wait_ns += now - start
         if how == RECORDED:

@@ -6,7 +6,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from jupyter_gpuprof.records.reading import Missing
+from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Loader
 
 #: Loaders and iterators remembered before those that are gone are forgotten.
@@ -26,6 +26,8 @@ class Source:
     settings: dict[str, Any] = field(default_factory=dict)
     fetches: int = 0
     wait_ns: int = 0
+    sampled_ns: int = 0  # of some fetches, and how much of it the thread was on a processor
+    cpu_ns: int = 0
     fresh: bool = True  # the next fetch is the first of its iterator
     signature: tuple[Any, ...] = ()
     ref: Any = None  # a weak reference to what it reads from, if that may go and come again
@@ -36,6 +38,13 @@ class Source:
         """Whether what it read from is no more."""
         return self.ref is not None and self.ref() is None
 
+    def _cpu_ratio(self) -> Number:
+        if self.workers:
+            return Missing("the workers' processor time was not read")
+        if not self.sampled_ns:
+            return Missing("no fetch was sampled")
+        return min(1.0, self.cpu_ns / self.sampled_ns)
+
     def facts(self, role: str, exposed_s: float) -> Loader:
         """The source as a record."""
         unknown = Missing("not a DataLoader")
@@ -45,6 +54,7 @@ class Source:
             fetches=self.fetches,
             wait_s=self.wait_ns * 1e-9,
             exposed_s=exposed_s,
+            cpu_ratio=self._cpu_ratio(),
             batch_size=self.settings.get("batch_size", unknown),
             num_workers=self.settings.get("num_workers", unknown),
             prefetch_factor=self.settings.get("prefetch_factor", unknown),

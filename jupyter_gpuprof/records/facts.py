@@ -23,7 +23,9 @@ class Facts:
         usable_cores: processor cores that this process may use.
         levers: levers already in use ("mixed precision", ...); None when nobody looked.
         exposed_skew_ratio: with several ranks, the share of the wall time spent waiting for late ranks.
+        others_wait_ratio: how long the median of the other ranks waits for it.
         late_rank: the rank they wait for.
+        ranks: how many ranks the job has.
         doubts: what weakens every conclusion.
     """
 
@@ -38,7 +40,9 @@ class Facts:
     usable_cores: Number = field(default_factory=lambda: Missing("the number of cores was not read"))
     levers: tuple[str, ...] | None = None
     exposed_skew_ratio: float = 0.0
+    others_wait_ratio: float = 0.0
     late_rank: int | None = None
+    ranks: int = 1
     doubts: tuple[str, ...] = ()
 
     def training_loaders(self) -> tuple[Loader, ...]:

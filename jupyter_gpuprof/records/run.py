@@ -18,6 +18,7 @@ from jupyter_gpuprof.records.reading import Estimate, Missing, Number, Share
 #: Written into every run; raised whenever a field changes its meaning.
 SCHEMA_VERSION = 1
 
+NOT_SAMPLED = Missing("no fetch was sampled")
 #: What a run says of gpu ops where nobody looked.
 NO_WINDOW = Missing("no kernel window")
 
@@ -146,6 +147,8 @@ class Loader:
 
     `role` is "training", "validation" or "inference". `wait_s` is host time inside ``next()``,
     `exposed_s` the part of it for which the device stood idle, both over all its fetches.
+    `cpu_ratio` is the share of a sample of fetches in which the training thread was on a processor: low
+    means that loading waits (for a disk, a network), high that it computes.
     """
 
     name: str
@@ -158,6 +161,7 @@ class Loader:
     prefetch_factor: Number
     pin_memory: bool | Missing
     persistent_workers: bool | Missing
+    cpu_ratio: Number = NOT_SAMPLED
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class profile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         ended = isinstance(error, StopProfiling)
+        self._session.ended_with(error)
         if ended:
             self._session.stopped_by_limit()
         try:

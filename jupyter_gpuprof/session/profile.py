@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.analysis.conclude import conclude
-from jupyter_gpuprof.analysis.steps import OPTIMIZER_STEPS, PARTS, StepAssembler
+from jupyter_gpuprof.analysis.steps import PARTS, StepAssembler
 from jupyter_gpuprof.analysis.trace_breakdown import breakdown
 from jupyter_gpuprof.analysis.window import agreement, apply_window
 from jupyter_gpuprof.errors import OptionError, TraceError
@@ -170,6 +170,11 @@ class Session:
         """The run ended because it had the wanted number of steps."""
         self._stopped = True
 
+    def ended_with(self, error: BaseException | None) -> None:
+        """What the person's code raised, if anything."""
+        if error is not None and not isinstance(error, StopProfiling):
+            self._notes.append(f"The run ended with {type(error).__name__}.")
+
     def note(self, text: str) -> None:
         """A remark for the report."""
         self._notes.append(text)
@@ -262,7 +267,7 @@ class Session:
             if self._stopped and self.options.steps is not None
             else self.options.warmup,
             failed_steps=self.assembler.failed,
-            optimizer_steps=int(series.total()[OPTIMIZER_STEPS]),
+            optimizer_steps=self.recorder.optimizer_steps,
             training_threads=machine.training_threads(self.recorder.backend.clock),
             usable_cores=machine.usable_cores(),
             doubts=tuple(self._doubts),

@@ -21,6 +21,8 @@ from jupyter_gpuprof.store.rankfolder import RankReport
 
 #: A rank is starved if it waits for its data this much longer, as a share of the step, than the median.
 STARVED_EXCESS = 0.05
+#: A rank is late if the others are in collectives for this much longer, as a share of the time.
+LATE_EXCESS = 0.10
 _NO_WINDOW = "needs a kernel window on every rank"
 
 
@@ -34,14 +36,18 @@ def merge_ranks(reports: Sequence[RankReport], facts: Facts, world_size: int) ->
     """
     compared = _compare(reports, world_size)
     rows = [_row(report, compared) for report in reports]
+    late = compared.late_rank if compared else None
+    tails: tuple[str, ...] = ()
+    if compared is None:
+        rows, late, tails = _by_tails(rows)
     starved = compared.starved_rank if compared else _starved(rows)
-    sentences = list(compared.sentences) if compared else []
+    sentences = list(compared.sentences) if compared else list(tails)
     if starved is not None and not any(f"ank {starved} is starved" in s for s in sentences):
         sentences.insert(0, f"Rank {starved} is starved: the others wait for it in their collectives.")
     waits = [float(row.exposed_input_s) for row in rows if not isinstance(row.exposed_input_s, Missing)]
     ranks = Ranks(
         rows=tuple(rows),
-        late_rank=compared.late_rank if compared else None,
+        late_rank=late,
         starved_rank=starved,
         input_spread_s=max(waits) - min(waits) if waits else Missing("no loader was seen"),
         exposed_skew_ratio=_mean([row.exposed_skew_ratio for row in rows]),
@@ -52,7 +58,9 @@ def merge_ranks(reports: Sequence[RankReport], facts: Facts, world_size: int) ->
         facts,
         device=replace(facts.device, count=world_size),
         exposed_skew_ratio=0.0 if isinstance(skew, Missing) else float(skew),
+        others_wait_ratio=others_wait_ratio(ranks),
         late_rank=ranks.late_rank,
+        ranks=world_size,
     )
     conclusion = conclude(job_table([report.table for report in reports]), job_facts)
     absent = sorted(set(range(world_size)) - {report.rank for report in reports})
@@ -69,6 +77,39 @@ def merge_ranks(reports: Sequence[RankReport], facts: Facts, world_size: int) ->
         notes=tuple(notes),
         ranks=ranks,
     )
+
+
+def others_wait_ratio(ranks: Ranks) -> float:
+    """How long the median of the other ranks waits for the late one, as a share of its time."""
+    waits = [
+        float(row.exposed_skew_ratio)
+        for row in ranks.rows
+        if row.rank != ranks.late_rank and not isinstance(row.exposed_skew_ratio, Missing)
+    ]
+    return float(np.median(waits)) if waits and ranks.late_rank is not None else 0.0
+
+
+def _by_tails(rows: Sequence[RankRow]) -> tuple[list[RankRow], int | None, tuple[str, ...]]:
+    """Without windows: a transfer takes all ranks alike, so what a rank communicates longer, it waits.
+
+    Returns:
+        The rows with that, the rank that waits least if the others wait clearly longer, and a sentence.
+    """
+    ratios = [row.exposed_communication_ratio for row in rows]
+    known = [float(ratio) for ratio in ratios if not isinstance(ratio, Missing)]
+    if len(known) < max(2, len(rows)):
+        return list(rows), None, ()
+    least = min(known)
+    waiting = [replace(row, exposed_skew_ratio=ratio - least) for row, ratio in zip(rows, known, strict=True)]
+    late = waiting[known.index(least)].rank
+    others = float(np.median([ratio for row, ratio in zip(rows, known, strict=True) if row.rank != late]))
+    if others - least < LATE_EXCESS:
+        return waiting, None, ()
+    sentence = (
+        f"Rank {late} is probably late: it spends {100 * least:.0f} % in collectives, the others "
+        f"{100 * others:.0f} %. A kernel window on every rank (--kernels 8) tells for certain."
+    )
+    return waiting, late, (sentence,)
 
 
 def job_table(tables: Sequence[StepTable]) -> StepTable:

@@ -48,6 +48,8 @@ def run_script(script: Path, arguments: Sequence[str], session: Session) -> tupl
             session.stopped_by_limit()
         except BaseException as error:
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
+        if not isinstance(raised, SystemExit):
+            session.ended_with(raised)
         run = session.finish()
     return run, raised
 

@@ -21,6 +21,7 @@ from jupyter_gpuprof.records.run import Memory, Overhead, Run
 from jupyter_gpuprof.records.timing import Part, StepTable
 from jupyter_gpuprof.records.trace import Breakdown, RankTrace
 from jupyter_gpuprof.session.opwindow import describe_window
+from jupyter_gpuprof.session.ranks import others_wait_ratio
 from jupyter_gpuprof.store.runs import new_run_id, save_run
 
 #: Host work between steps has no marks of its own in a trace.
@@ -58,7 +59,9 @@ def trace_run(
         live=False,
         optimizer_steps=len(first.optimizers) or Missing("the trace has no marks of them"),
         exposed_skew_ratio=_known(ranks.exposed_skew_ratio) if ranks else 0.0,
+        others_wait_ratio=others_wait_ratio(ranks) if ranks else 0.0,
         late_rank=ranks.late_rank if ranks else None,
+        ranks=len(traces),
     )
     conclusion = conclude(table, facts)
     nothing: Number = Missing("nothing was measured here: the trace was stored")

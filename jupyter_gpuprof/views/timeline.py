@@ -79,7 +79,9 @@ def _figures(run: Run) -> tuple[Any, str]:
         from bokeh.layouts import gridplot
         from bokeh.models import Range1d
     except ImportError as error:
-        raise ImportError("The timeline needs bokeh, which is not installed: pip install bokeh") from error
+        raise ImportError(
+            'The timeline needs bokeh, which is not installed: pip install "jupyter-gpuprof[plot]"'
+        ) from error
     longest_ms = max(timeline.duration_s for timeline in timelines) * 1e3 or 1.0
     times = Range1d(start=0, end=longest_ms, bounds=(0, longest_ms * 1.02))
     ranks = [list(of_rank) for _, of_rank in groupby(timelines, key=lambda timeline: timeline.rank)]
