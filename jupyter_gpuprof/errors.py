@@ -5,6 +5,7 @@
     │   └── OptionError     an option's value makes no sense
     ├── RunFileError        a run cannot be read
     │   └── NewerSchemaError  it was written by a newer version of us
+    ├── LedgerError         the ledger file cannot be read
     ├── RunNotFound         no such run in the ledger
     └── TraceError          a stored trace cannot be read
 
@@ -53,6 +54,12 @@ class NewerSchemaError(RunFileError):
     """The run was written by a newer jupyter_gpuprof than this one."""
 
     hint = "Upgrade with: pip install --upgrade jupyter-gpuprof"
+
+
+class LedgerError(GpuprofError):
+    """The ledger file cannot be read."""
+
+    hint = "Move it away to begin a new one, or name another with JUPYTER_GPUPROF_DATABASE."
 
 
 class RunNotFound(GpuprofError):

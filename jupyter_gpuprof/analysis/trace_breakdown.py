@@ -192,11 +192,15 @@ def _edges_by_marks(trace: RankTrace) -> list[tuple[Window, NDArray[np.int64]]]:
 
 
 def _successive(spans: Spans) -> Spans:
-    """Marks by start, without those that begin inside an earlier one (nested or written twice)."""
+    """Marks by start, without those inside an earlier one (nested or written twice).
+
+    One that only overlaps with the end of the one before is a step of its own: rounded times overlap.
+    """
     if not len(spans):
         return spans
     reached = np.maximum.accumulate(spans[:, 1])
-    return spans[np.concatenate(([True], spans[1:, 0] >= reached[:-1]))]
+    kept: Spans = spans[np.concatenate(([True], spans[1:, 1] > reached[:-1]))]
+    return kept
 
 
 def _of_first_name(marks: Marks) -> Spans:

@@ -112,7 +112,10 @@ class GpuprofMagics(Magics):
         from jupyter_gpuprof.session.profile import Options
         from jupyter_gpuprof.session.window import parse_kernels
 
-        args = parse_argstring(self.gpuprof, line)
+        try:
+            args = parse_argstring(self.gpuprof, line)
+        except ValueError as error:  # a quote that is not closed
+            raise UsageError(f"The options cannot be read: {error}.") from None
         try:
             args.options = Options(args.name, args.warmup, args.steps, parse_kernels(args.kernels))
         except GpuprofError as error:

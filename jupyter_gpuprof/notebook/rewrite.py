@@ -72,9 +72,23 @@ class CellRewriter(ast.NodeTransformer):
         if body and isinstance(body[-1], ast.Expr):
             shown = [_keep_value(body[-1])]
         guarded.body = body or guarded.body
+        if not _compiles(guarded):
+            # IPython compiles and runs statement by statement: it shall refuse the cell as without us.
+            tree.body = [*futures, *body]
+            return tree
         tree.body = [*futures, begin, guarded, *shown]
         ast.fix_missing_locations(tree)
         return tree
+
+
+def _compiles(statement: ast.stmt) -> bool:
+    """Whether the compiler takes what the parser took (``return`` outside of a function, say)."""
+    module = ast.fix_missing_locations(ast.Module([statement], []))
+    try:
+        compile(module, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _keep_value(last: ast.Expr) -> ast.Expr:

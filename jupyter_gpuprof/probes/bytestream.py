@@ -84,7 +84,7 @@ def open_streams(paths: list[Path], progress: Progress | None) -> Iterator[tuple
         TraceError: a path does not exist, cannot be read, or is a folder without traces.
     """
     files = [(file, path.is_file()) for path in paths for file in _files_of(path)]
-    total = sum(file.stat().st_size for file, _ in files)
+    total = sum(file.stat().st_size for file, _ in files if file.exists())
     done = 0
     for file, named in files:
 
@@ -103,7 +103,8 @@ def open_streams(paths: list[Path], progress: Progress | None) -> Iterator[tuple
 
 def _files_of(path: Path) -> list[Path]:
     if path.is_dir():
-        files = sorted(p for p in path.iterdir() if p.name.endswith(_TRACE_ENDINGS) and _is_visible(p.name))
+        named = (p for p in path.iterdir() if p.name.endswith(_TRACE_ENDINGS) and _is_visible(p.name))
+        files = sorted(p for p in named if p.exists())  # no link that leads nowhere
         if not files:
             raise TraceError(f"The folder {path.name} holds no trace files.")
         return files

@@ -7,6 +7,7 @@ is always called, once, and its result and exceptions pass unchanged.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes import calls, ddp
-from jupyter_gpuprof.probes.recorder import BACKWARD, RECORDED, SAMPLE_MASK, Recorder
+from jupyter_gpuprof.probes.recorder import BACKWARD, RECORDED, SAMPLE_MASK, Fetch, Recorder
 from jupyter_gpuprof.probes.sources import Source
 
 _stack: list[Recorder] = []
@@ -43,6 +44,8 @@ def push(recorder: Recorder) -> None:
         if not _undo:
             _install()
         _tell_around(recorder, "pause")
+        if _current is not None and _current.thread != recorder.thread:
+            _current.disturbed = True  # from here on it misses its steps
         _stack.append(recorder)
         _current = recorder
 
@@ -108,9 +111,7 @@ def _patch(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     """Replace ``owner.name`` by ``wrap(original)``; undone only while it is still ours."""
     original, inherited = getattr(owner, name), name not in vars(owner)
     replacement = wrap(original)
-    replacement.__name__ = getattr(original, "__name__", name)
-    replacement.__qualname__ = getattr(original, "__qualname__", name)
-    replacement.__doc__ = original.__doc__
+    functools.update_wrapper(replacement, original)
     setattr(owner, name, replacement)
 
     def undo() -> None:
@@ -151,9 +152,8 @@ def begin_fetch(source_of: Callable[[Recorder, Any], Source], of: Any = None) ->
         recorder.failed(error)
         return None
     if recorder.stop_request is not None and recorder.at_boundary:
-        stop, recorder.stop_request = recorder.stop_request, None
         end_fetch(recorder, "error", batch=False)
-        raise stop
+        raise recorder.take_stop_request()
     return recorder
 
 
@@ -186,7 +186,7 @@ def _patch_loader() -> None:
                     and start < recorder.drain_due_ns
                 ):
                     source = known[1]
-                    fetch = [source, start, RECORDED]
+                    fetch = Fetch(source, start, RECORDED, -1)
                     pending.append(("begin_fetch", start, None))
                     recorder.opened.append(fetch)
                     sampled = not source.fetches & SAMPLE_MASK
@@ -204,7 +204,7 @@ def _patch_loader() -> None:
                         source.sampled_ns += now - began
                     source.fetches += 1
                     source.wait_ns += now - start
-                    if fetch[2] == RECORDED:
+                    if fetch.how == RECORDED:
                         first = source.fresh and source.workers > 0
                         payload = (source.key, source.origin, "batch", recorder.grad_enabled(), first)
                         recorder.pending.append(("end_fetch", now, payload))
@@ -281,7 +281,7 @@ def name_loader(loader: Any, name: str) -> None:
 
 def _adopt(recorder: Recorder) -> bool:
     """Training on another thread than the one that began the run: follow it, if ours did nothing yet."""
-    if recorder.optimizer_steps or any(s.fetches for s in recorder.sources.all):
+    if recorder.optimizer_steps or recorder.opened or any(s.fetches for s in recorder.sources.all):
         return False
     recorder.thread = get_ident()
     return True
@@ -354,8 +354,7 @@ def _patch_training() -> None:
         except Exception as error:
             recorder.failed(error)
         if recorder.stop_request is not None and recorder.ends_by_optimizer:
-            stop, recorder.stop_request = recorder.stop_request, None
-            raise stop
+            raise recorder.take_stop_request()
 
     _patch(torch.autograd, "backward", wrap_backward)  # Tensor.backward calls it
     _patch(torch.autograd, "grad", wrap_grad)

@@ -7,9 +7,10 @@ that is being captured.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
@@ -22,8 +23,6 @@ DRAIN_AT, RING = 480, 4096
 DRAIN_PERIOD_NS = 250_000_000
 #: After so many failures of our own code the run goes on without us.
 MAX_FAILURES = 3
-#: Between the begin of a loop's ``next()`` and that of the loader inside it, when nothing else is done.
-PASSING_NS = 20_000
 
 # How a fetch in progress is recorded: not at all, as one, or not itself but whatever happens inside.
 SKIPPED, RECORDED, THROUGH = range(3)
@@ -34,6 +33,33 @@ SAMPLE_MASK = 15
 _ENDS = frozenset(
     {"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "end_tail", "resume", "finish"}
 )
+
+
+class Fetch:
+    """A fetch in progress.
+
+    Args:
+        source: where it fetches from.
+        start: host time in nanoseconds.
+        how: how it is recorded.
+        cpu_ns: the thread's processor time at its beginning; -1 if that is not sampled.
+    """
+
+    __slots__ = ("cpu_ns", "first", "how", "inner", "source", "start", "told")
+
+    def __init__(self, source: Source, start: int, how: int, cpu_ns: int) -> None:
+        self.source, self.start, self.how, self.cpu_ns = source, start, how, cpu_ns
+        #: Whose batch it is said to be: of a loop over something around a loader, the loader's.
+        self.told = source.behind or source
+        self.first = False  # of the loader's iterator, whose workers are starting
+        #: Of a loop: when the loader inside gave its batch, and the mark of that.
+        self.inner: tuple[int, Any] | None = None
+
+    def read_from(self, loader: Source) -> None:
+        """A loader is read inside this ``next()``; what else the loop's iterator does is part of the wait."""
+        if self.source.origin == "for" and loader.origin != "for":
+            self.first = self.first or (loader.fresh and loader.workers > 0)
+            self.source.behind = self.told = loader
 
 
 class Sink(Protocol):
@@ -96,6 +122,7 @@ class Recorder:
         self.on_drain: Callable[[], None] | None = None
         self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
         self.stop_request: BaseException | None = None  # raised at the next step boundary
+        self.disturbed = False  # another thread's run was on meanwhile
         self.drain_at = DRAIN_AT
         self.quick = False  # the short ways through the hooks will do: the host's clock, nobody looks on
         self._observer: Observer | None = None  # told of the boundaries of steps
@@ -103,7 +130,7 @@ class Recorder:
         self.drain_due_ns = now_ns() + DRAIN_PERIOD_NS
         self.in_tail = False  # of a distributed backward pass
         self.grad_enabled = grad_enabled
-        self.opened: list[list[Any]] = []  # fetches in progress: [source, started_ns, how recorded]
+        self.opened: list[Fetch] = []  # fetches in progress, innermost last
         self.use(sink, backend or HostClock())
         self.headless = False
 
@@ -117,8 +144,8 @@ class Recorder:
         self.headless = not self._host  # in a step whose beginning was dropped
         self._set_quick()
         for fetch in self.opened:
-            if fetch[2] == RECORDED:
-                fetch[2] = SKIPPED
+            if fetch.how == RECORDED:
+                fetch.how = SKIPPED
 
     @property
     def active(self) -> bool:
@@ -142,6 +169,14 @@ class Recorder:
         self._observer = observer
         self._set_quick()
 
+    def take_stop_request(self) -> BaseException:
+        """The request to end, once; what comes after it is not recorded, should somebody catch it."""
+        stop, self.stop_request = self.stop_request, None
+        assert stop is not None
+        self.drain()
+        self.muted = True
+        return stop
+
     def read_back_at_once(self) -> None:
         """Read marks back at every step, so that somebody can count them and stop at the right one."""
         self.drain_at = 1
@@ -154,7 +189,7 @@ class Recorder:
     @property
     def at_boundary(self) -> bool:
         """Whether the fetch in progress begins a step, and is not part of another one."""
-        return bool(self.opened) and all(fetch[2] == THROUGH for fetch in self.opened[:-1])
+        return bool(self.opened) and all(fetch.how == THROUGH for fetch in self.opened[:-1])
 
     @property
     def ends_by_optimizer(self) -> bool:
@@ -188,8 +223,8 @@ class Recorder:
         """``iter(loader)`` is called."""
         source = self.sources.of_loader(loader)
         now = now_ns()
-        if self.opened and not self._look_through(now):
-            return None
+        if self.opened and self.opened[-1].how != THROUGH:
+            return None  # part of the fetch around it
         return source if self._mark("begin_iter", now) else None
 
     def end_iter(self, source: Source | None, loader: Any, iterator: Any) -> None:
@@ -203,22 +238,22 @@ class Recorder:
         """``next()`` is called for a batch of `source`."""
         start = now_ns()
         opened = self.opened
-        if opened and opened[-1][2] != THROUGH:
-            # A loop of the cell over (something around) a loader: the loader itself says more.
-            recorded = self._take_over(opened[-1], start)
+        outer = opened[-1] if opened else None
+        if outer is not None and outer.how != THROUGH:
+            for around in self._loops_around():
+                around.read_from(source)
+            how = SKIPPED
+        elif source.trains:
+            how = THROUGH
         else:
             self.headless = False
             if len(self.pending) >= self.drain_at or start > self.drain_due_ns:
                 start = self._drain_and_tell(start)
             if self._observer is not None:
                 start = self._observe(start)
-            recorded = True
-            if self._host and not self._muted:
-                self.pending.append(("begin_fetch", start, None))
-            else:
-                recorded = self._mark("begin_fetch", start)
+            how = RECORDED if self._mark("begin_fetch", start) else SKIPPED
         cpu_ns = -1 if source.fetches & SAMPLE_MASK else thread_ns()
-        opened.append([source, start, RECORDED if recorded else SKIPPED, cpu_ns])
+        opened.append(Fetch(source, start, how, cpu_ns))
         self.cost_ns += now_ns() - start
 
     def end_fetch(self, outcome: str, *, batch: bool = True) -> None:
@@ -229,37 +264,39 @@ class Recorder:
             batch: False if what came is no batch (a loop over numbers, say).
         """
         now = now_ns()
-        source, start, how, *sampled = self.opened.pop()
+        fetch = self.opened.pop()
+        source, told = fetch.source, fetch.told
         if batch and outcome == "batch":
-            if sampled and sampled[0] >= 0:
-                source.cpu_ns += thread_ns() - sampled[0]
-                source.sampled_ns += now - start
-            source.fetches += 1
-            source.wait_ns += now - start
-        if how == RECORDED:
-            if batch:
-                first = source.fresh and source.workers > 0
-                payload = (source.key, source.origin, outcome, self.grad_enabled(), first)
-                if self._host:
-                    self.pending.append(("end_fetch", now, payload))
-                else:
-                    self._mark("end_fetch", now, payload)
-            else:
-                self._mark("cancel_fetch", now)
+            self._count(fetch, now)
+        if fetch.how == RECORDED and batch:
+            first = fetch.first or (source is told and source.fresh and source.workers > 0)
+            self._mark("end_fetch", now, (told.key, told.origin, outcome, self.grad_enabled(), first))
+        elif fetch.how == RECORDED:
+            self._mark("cancel_fetch", now)
+        elif batch and self.opened and self.opened[-1].told is source:
+            first = source.fresh and source.workers > 0
+            payload = (source.key, source.origin, outcome, self.grad_enabled(), first)
+            for around in self._loops_around():
+                around.inner = around.inner or (now, payload)
         elif self._muted and batch and self._observer is not None and not self.opened:
             self._observer.end_fetch()
         source.fresh = False
         self.cost_ns += now_ns() - now
 
-    def _take_over(self, outer: list[Any], now: int) -> bool:
-        """A fetch begins inside the loop's ``next()`` `outer`; whether it is recorded in its stead."""
-        if outer[2] != RECORDED or outer[0].origin != "for":
-            return False
-        pending = self.pending
-        if now - outer[1] < PASSING_NS and pending and pending[-1][0] == "begin_fetch":
-            outer[2] = THROUGH
-            return True  # the mark of the outer one serves
-        return self._look_through(now) and self._mark("begin_fetch", now)
+    def _loops_around(self) -> Iterator[Fetch]:
+        """The ``next()`` calls of loops in progress, innermost first, up to one that is no loop's."""
+        return itertools.takewhile(lambda fetch: fetch.source.origin == "for", reversed(self.opened))
+
+    def _count(self, fetch: Fetch, now: int) -> None:
+        """A fetch gave a batch: for its source, or for the loader that a loop's iterator reads from."""
+        source, outer = fetch.source, self.opened[-1] if self.opened else None
+        if fetch.cpu_ns >= 0:
+            source.cpu_ns += thread_ns() - fetch.cpu_ns
+            source.sampled_ns += now - fetch.start
+        if fetch.told is source:
+            source.fetches += 1
+        if outer is None or outer.told is not source:  # else the loop's own next() counts the time
+            fetch.told.wait_ns += now - fetch.start
 
     def _look_through(self, now: int) -> bool:
         """More than a fetch goes on inside the innermost ``next()``; whether that is recorded.
@@ -268,13 +305,16 @@ class Recorder:
         the person watches) it is part of making the batch.
         """
         innermost = self.opened[-1]
-        if innermost[2] == RECORDED and innermost[0].origin == "for":
-            innermost[2] = THROUGH
-            if self.pending and self.pending[-1][0] == "begin_fetch":
+        if innermost.how == RECORDED and innermost.source.origin == "for":
+            innermost.how = THROUGH
+            innermost.source.trains = True  # from its next fetch on, what is inside it is recorded
+            if self._host and innermost.inner is not None and not self._muted:
+                self.pending.append(("end_fetch", *innermost.inner))  # the batch that is trained on
+            elif self.pending and self.pending[-1][0] == "begin_fetch":
                 self.pending.pop()
             else:
                 self._mark("cancel_fetch", now)
-        return bool(innermost[2] == THROUGH)
+        return innermost.how == THROUGH
 
     def tail(self) -> None:
         """The last gradient of a distributed backward pass is there (autograd's thread tells)."""

@@ -26,6 +26,8 @@ class Source:
     settings: dict[str, Any] = field(default_factory=dict)
     fetches: int = 0
     wait_ns: int = 0
+    behind: Source | None = None  # of a loop: the loader that its iterator reads from
+    trains: bool = False  # of a loop: its iterator trains, and gives results instead of batches
     sampled_ns: int = 0  # of some fetches, and how much of it the thread was on a processor
     cpu_ns: int = 0
     fresh: bool = True  # the next fetch is the first of its iterator

@@ -195,13 +195,19 @@ def watch_loop(iterable: Any, site: str) -> Any:
     known = (*_NO_DATA, _Watched, _Fetches)
     if recorder is None or isinstance(iterable, known) or _marks_itself(iterable):
         return iterable
+    if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+        return iterable  # the person's loop shall say so
     return _Fetches(iter(iterable), _Loop(site, ("for", site)))
 
 
 def _marks_itself(iterable: Any) -> bool:
-    """A DataLoader is marked by the hook inside it."""
-    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(iterable).__mro__}
-    return "torch.utils.data.dataloader.DataLoader" in kinds
+    """A DataLoader is marked by the hook inside it; not one with an iterator of its own around that."""
+    for kind in type(iterable).__mro__:
+        if f"{kind.__module__}.{kind.__qualname__}" == "torch.utils.data.dataloader.DataLoader":
+            return True
+        if "__iter__" in vars(kind):
+            return False
+    return False
 
 
 def looks_like_batch(item: Any) -> bool:

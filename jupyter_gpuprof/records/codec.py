@@ -40,7 +40,10 @@ def decode(kind: type[T], data: Any, *, newest: int) -> T:
         raise RunFileError("This is not a run of jupyter_gpuprof: it has no schema_version.")
     if version > newest:
         raise NewerSchemaError(f"The run has schema version {version}, this jupyter_gpuprof knows {newest}.")
-    record: T = _decode(kind, data, kind.__name__)
+    try:
+        record: T = _decode(kind, data, kind.__name__)
+    except OverflowError as error:
+        raise RunFileError(f"The run has a number that no measurement gives ({error}).") from error
     return record
 
 

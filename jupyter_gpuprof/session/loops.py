@@ -60,10 +60,23 @@ def _training_functions(tree: ast.AST) -> frozenset[str]:
 
 
 def _called(statement: ast.AST) -> set[str]:
-    """Names of the functions and methods that are called in a statement."""
-    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
-    names = (getattr(called, "attr", None) or getattr(called, "id", None) for called in calls)
-    return {name for name in names if name is not None}
+    """Names of the functions and methods that are called in a statement.
+
+    A method called ``step`` counts only as an optimizer's, which takes nothing but a closure: a cell's
+    ``h = cell.step(x, h)`` may stand in a compiled function, where our wrapper would break the graph.
+    """
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    methods = {
+        call.func.attr
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and (call.func.attr != "step" or _is_optimizer_step(call))
+    }
+    return methods | {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+
+
+def _is_optimizer_step(call: ast.Call) -> bool:
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return not arguments or (len(arguments) == 1 and "closure" in ast.dump(arguments[0]))
 
 
 def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,11 @@ from jupyter_gpuprof.store.runs import new_run_id, save_run
 LIVE_PERIOD_S = 0.25
 #: How long rank 0 waits at the end for the reports of the others.
 RANK_PATIENCE_S = 60.0
+
+_CAUGHT = (
+    "The wanted number of steps was counted, but the code caught the request to end and ran on; "
+    "what came after is not in these numbers."
+)
 
 #: Runs of one process, so that its ranks agree which of them belong together.
 _RUN_NUMBER = itertools.count()
@@ -100,6 +106,7 @@ class Session:
         self._notes: list[str] = []
         self._doubts: list[str] = []
         self._stopped = False
+        self._asked_to_end = False
         self._device: Any = None
 
     # -- life ------------------------------------------------------------------------------------
@@ -130,7 +137,12 @@ class Session:
         if self._world > 1:
             self._folder = rank_folder() / str(next(_RUN_NUMBER))
             forget(self._folder, self.rank)
-        hooks.push(self.recorder)
+        self._pid = os.getpid()
+        try:
+            hooks.push(self.recorder)
+        except BaseException:  # an interrupt at the wrong moment, too
+            hooks.pop(self.recorder)
+            raise
 
     def finish(self) -> Run:
         """Take the hooks out, wait once for the device, and conclude.
@@ -138,21 +150,20 @@ class Session:
         Whatever fails in here is our own: it becomes a note of the run.
         """
         try:
-            self._window.end()
-        except Exception as error:
-            self.recorder.failed(error)
-        try:
-            self.recorder.finish()
-        except Exception as error:
-            self.recorder.failed(error)
-        try:
             return self._finish()
         finally:
             hooks.pop(self.recorder)  # last: what we do here is not the time of a run around this one
 
     def _finish(self) -> Run:
+        for end in (self._window.end, self.recorder.finish):
+            try:
+                end()
+            except Exception as error:
+                self.recorder.failed(error)
+        if self.recorder.disturbed:
+            self._doubts.append("Another run was on in another thread: steps of this one are missing.")
         self.run = self._conclude()
-        if self._save and not self.is_secondary:
+        if self._save and not self.is_secondary and os.getpid() == self._pid:  # not in a forked child
             try:
                 remark = save_run(self.run)
             except Exception as error:
@@ -207,7 +218,9 @@ class Session:
                 self._on_device(device)
         steps = series_of(self.assembler).steps
         wanted = self.options.steps
-        if wanted is not None and self.assembler.steps_done >= wanted + self._expected_warmup(wanted):
+        asked = wanted is None or self._asked_to_end
+        if wanted is not None and not asked and self._is_enough(wanted):
+            self._asked_to_end = True
             self.recorder.stop_request = StopProfiling()
         if self._progress is not None:
             now = clock.now_ns()
@@ -215,6 +228,9 @@ class Session:
             if elapsed_s >= LIVE_PERIOD_S:
                 self._show_progress(steps, elapsed_s)
                 self._live_ns, self._live_steps = clock.now_ns(), steps
+
+    def _is_enough(self, wanted: int) -> bool:
+        return self.assembler.steps_done >= wanted + self._expected_warmup(wanted)
 
     def _expected_warmup(self, wanted: int) -> int:
         if self.options.warmup is not None:
@@ -296,6 +312,7 @@ class Session:
         return [
             *self._notes,
             *([ended] if self._stopped else []),
+            *([_CAUGHT] if self._asked_to_end and not self._stopped else []),
             *remarks_on(self.recorder, self.assembler, window=self._window.trace is not None),
             *([memory_remark] if memory_remark else []),
         ]

@@ -38,7 +38,7 @@ def run_script(script: Path, arguments: Sequence[str], session: Session) -> tupl
         raise UsageError(f"{script} cannot be read: {error.strerror}.") from None
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{script} is no Python that runs here: {error}.") from None
-    code = compile(wrap_training_loops(tree, _WATCH_LOOP), str(script), "exec")
+    code = compile(wrap_training_loops(tree, _WATCH_LOOP), str(script), "exec", dont_inherit=True)
     raised: BaseException | None = None
     with _as_main(script, arguments) as main:
         session.start()

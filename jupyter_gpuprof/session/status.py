@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 
+from jupyter_gpuprof.errors import LedgerError
 from jupyter_gpuprof.probes import hooks, machine
 from jupyter_gpuprof.store.database import ENVIRONMENT_VARIABLE, database_path
 from jupyter_gpuprof.store.runs import recent_runs
@@ -16,8 +16,8 @@ def status_text(version: str) -> str:
     try:
         runs = recent_runs(1)
         last = f"{runs[0].run_id} {runs[0].name}: {runs[0].verdict.label}" if runs else "none yet"
-    except (OSError, sqlite3.Error) as error:
-        last = f"unknown, the ledger cannot be read ({error})"
+    except LedgerError as error:
+        last = f"unknown. {error}"
     lines.append(f"Last run: {last}")
     # No whole path: this is saved in notebooks, which are shared.
     moved = ENVIRONMENT_VARIABLE in os.environ

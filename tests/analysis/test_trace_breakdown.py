@@ -238,3 +238,12 @@ def test_clocks_of_host_and_device_that_disagree(tmp_path: Path) -> None:
     found = of_events(tmp_path, [step(0, 0, 100), kernel(5000, 10), kernel(5050, 50)])
     assert found.window == "first to last op"
     assert any("clocks of host and device disagree" in note for note in found.notes)
+
+
+def test_step_marks_that_overlap_by_a_rounding_are_steps_of_their_own() -> None:
+    from jupyter_gpuprof.analysis.trace_breakdown import _successive
+
+    marks = np.array([[i * 1000, (i + 1) * 1000 + 1] for i in range(10)])
+    assert len(_successive(marks)) == 10
+    nested = np.array([[0, 1000], [100, 200], [1000, 2000], [1000, 2000]])
+    assert _successive(nested).tolist() == [[0, 1000], [1000, 2000]]

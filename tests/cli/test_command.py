@@ -159,3 +159,69 @@ def test_a_broken_trace_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "x.json" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+AROUND = """
+import dataclasses, time, torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+class Augmented(DataLoader):
+    def __iter__(self):
+        for batch in super().__iter__():
+            time.sleep(0.01)
+            yield batch
+
+def augment(loader):
+    for batch in loader:
+        time.sleep(0.01)
+        yield batch
+
+@dataclasses.dataclass
+class Settings:
+    rate: float = 0.1
+
+assert Settings.__annotations__["rate"] is float, "the script's own annotations"
+data = torch.randn(60, 8)
+for x in BATCHES:
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    time.sleep(0.004)
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "batches", ["augment(DataLoader(data))", "map(lambda b: (time.sleep(0.01), b)[1], DataLoader(data))",
+                "Augmented(data)", "enumerate_only(DataLoader(data))"],
+)  # fmt: skip
+def test_work_around_a_loader_is_waited_for_too(tmp_path: Path, batches: str) -> None:
+    source = AROUND.replace("BATCHES", batches)
+    if "enumerate_only" in batches:  # nothing but a loader: no wait is made up
+        source = source.replace(batches, "(b for _, b in enumerate(DataLoader(data)))")
+    (tmp_path / "train.py").write_text(source)
+    done = command("run", "--json", tmp_path / "r.json", tmp_path / "train.py")
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "r.json").read_text())
+    assert run["steps"]["counted"] + run["steps"]["warmup"] == 60
+    share = run["shares"]["exposed_input"]["value"]
+    if "enumerate_only" in batches:
+        assert share < 0.1
+    else:
+        assert share == pytest.approx(10 / 14.5, abs=0.08)
+        assert run["verdict"]["label"] == "input-bound"
+    assert run["loaders"][0]["num_workers"] == 0, "the loader behind it is known"
+
+
+def test_a_ledger_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_GPUPROF_DATABASE", str(tmp_path))  # a folder
+    for arguments in (["history"], ["show", "last"], ["compare", "a", "b"]):
+        done = command(*arguments)
+        assert done.returncode == 2
+        assert "ledger cannot be read" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -284,3 +284,28 @@ def test_trace_and_timeline_of_a_stored_trace(cells, tmp_path: Path) -> None:
     cells.run("%%gpuprof --quiet --name plain\n" + LOOP)
     failed = cells.run("%gpuprof timeline plain")
     assert "no timeline" in str(failed.error_in_exec)
+
+
+@pytest.mark.parametrize("body", ["return 5", "break", "yield 3", "def f(a, a): pass"])
+def test_what_the_compiler_refuses_leaves_nothing_on(cells, body: str) -> None:
+    result = cells.run(f"%%gpuprof\n{body}\n")
+    assert isinstance(result.error_before_exec or result.error_in_exec, SyntaxError)
+    cells.run("%gpuprof")
+    assert "Profiling: off" in cells.stdout
+
+
+def test_an_unclosed_quote_is_one_sentence(cells) -> None:
+    result = cells.run('%%gpuprof --name "abc\n1\n')
+    assert "options cannot be read" in str(result.error_in_exec)
+
+
+def test_a_cells_own_step_method_is_left_to_the_compiler(cells) -> None:
+    source = (
+        "%%gpuprof --quiet\n"
+        "class Cell(torch.nn.Module):\n    def step(self, h): return h + 1\n"
+        "cells = [Cell() for _ in range(3)]\n"
+        "def forward(h):\n    for c in cells:\n        h = c.step(h)\n    return h\n"
+        "for _ in range(2):\n    optimizer.step()\n"
+        "torch.compile(forward, fullgraph=True, backend='eager')(torch.zeros(2)).tolist()\n"
+    )
+    assert cells.run(source).result == [3.0, 3.0]

@@ -236,3 +236,10 @@ def test_an_archive_without_traces(tmp_path: Path) -> None:
         archive.add(tmp_path / "readme.md", "readme.md")
     with pytest.raises(TraceError, match=r"The archive a\.tar holds no trace files"):
         read_traces([path])
+
+
+def test_a_link_that_leads_nowhere_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nothing.json")
+    whole = Path(__file__).parents[1] / "data" / "traces" / "mi250_minitoy.json.gz"
+    (tmp_path / "a.json.gz").write_bytes(whole.read_bytes())
+    assert len(read_traces([tmp_path]).ranks) == 1

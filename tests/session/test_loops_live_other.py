@@ -422,3 +422,64 @@ class SleepyItems(torch.utils.data.Dataset):
     def __getitem__(self, i: int) -> torch.Tensor:
         time.sleep(self.seconds)
         return torch.zeros(4)
+
+
+def test_a_swallowed_request_to_end_is_made_once() -> None:
+    net = Net(Naps(), 0)
+    got = []
+
+    def loop() -> None:
+        iterator = iter(DataLoader(torch.zeros(200, 4), batch_size=None))
+        while True:
+            try:
+                x = next(iterator)
+            except StopIteration:
+                break
+            except:  # noqa: E722  (what a person may write)
+                continue
+            net.train(x)
+            got.append(x)
+
+    run = run_of(loop, steps=20)
+    assert len(got) >= 199
+    assert run.steps.counted == 20
+    assert any("caught the request to end" in note for note in run.notes)
+
+
+def test_a_run_in_another_thread_is_doubted() -> None:
+    net = Net(Naps(), 0)
+    began, go_on = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with profile("other", save=False):
+            began.set()
+            go_on.wait(10)
+
+    with profile("first", save=False) as p:
+        thread = threading.Thread(target=other)
+        thread.start()
+        began.wait(10)
+        for x in DataLoader(torch.zeros(30, 4), batch_size=None):
+            net.train(x)
+        go_on.set()
+        thread.join()
+    assert any("another thread" in doubt for doubt in p.run.verdict.doubts)
+
+
+def test_an_interrupt_while_a_run_begins_or_ends_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    for target in ("_install", "_tell_around"):
+        monkeypatch.setattr(hooks, target, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            profile("begin", save=False).__enter__()
+        monkeypatch.undo()
+        assert not hooks.installed()
+    p = profile("end", save=False)
+    p.__enter__()
+    monkeypatch.setattr(Recorder, "finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        p.__exit__(None, None, None)
+    assert not hooks.installed()
+    assert hooks.current() is None
