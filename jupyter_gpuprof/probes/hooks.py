@@ -17,7 +17,8 @@ from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes import calls, ddp
-from jupyter_gpuprof.probes.recorder import BACKWARD, RECORDED, SAMPLE_MASK, Fetch, Recorder
+from jupyter_gpuprof.probes.fetch import RECORDED, Fetch
+from jupyter_gpuprof.probes.recorder import BACKWARD, SAMPLE_MASK, Recorder
 from jupyter_gpuprof.probes.sources import Source
 
 _stack: list[Recorder] = []

@@ -11,10 +11,11 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes.events import EventBackend, HostClock
+from jupyter_gpuprof.probes.fetch import RECORDED, SKIPPED, THROUGH, Fetch, Observer, Sink
 from jupyter_gpuprof.probes.sources import Source, Sources
 
 #: Marks collected before they are read back, and the most that may wait for a device that lags behind.
@@ -24,8 +25,6 @@ DRAIN_PERIOD_NS = 250_000_000
 #: After so many failures of our own code the run goes on without us.
 MAX_FAILURES = 3
 
-# How a fetch in progress is recorded: not at all, as one, or not itself but whatever happens inside.
-SKIPPED, RECORDED, THROUGH = range(3)
 BACKWARD = ("backward", None, None)
 #: The processor time of one fetch in so many is read (a power of two, less one).
 SAMPLE_MASK = 15
@@ -33,67 +32,6 @@ SAMPLE_MASK = 15
 _ENDS = frozenset(
     {"end_iter", "end_fetch", "cancel_fetch", "end_save", "end_copy", "end_tail", "resume", "finish"}
 )
-
-
-class Fetch:
-    """A fetch in progress.
-
-    Args:
-        source: where it fetches from.
-        start: host time in nanoseconds.
-        how: how it is recorded.
-        cpu_ns: the thread's processor time at its beginning; -1 if that is not sampled.
-    """
-
-    __slots__ = ("cpu_ns", "first", "how", "inner", "source", "start", "told")
-
-    def __init__(self, source: Source, start: int, how: int, cpu_ns: int) -> None:
-        self.source, self.start, self.how, self.cpu_ns = source, start, how, cpu_ns
-        #: Whose batch it is said to be: of a loop over something around a loader, the loader's.
-        self.told = source.behind or source
-        self.first = False  # of the loader's iterator, whose workers are starting
-        #: Of a loop: when the loader inside gave its batch, and the mark of that.
-        self.inner: tuple[int, Any] | None = None
-
-    def read_from(self, loader: Source) -> None:
-        """A loader is read inside this ``next()``; what else the loop's iterator does is part of the wait."""
-        if self.source.origin == "for" and loader.origin != "for":
-            self.first = self.first or (loader.fresh and loader.workers > 0)
-            self.source.behind = self.told = loader
-
-
-class Sink(Protocol):
-    """What the marks are given to (`jupyter_gpuprof.analysis.steps.StepAssembler`); `t` in seconds."""
-
-    @property
-    def by_optimizer(self) -> bool: ...
-    def begin_iter(self, t: float) -> None: ...
-    def end_iter(self, t: float, key: Any) -> None: ...
-    def begin_fetch(self, t: float) -> None: ...
-    def cancel_fetch(self, t: float) -> None: ...
-    def end_fetch(
-        self, t: float, key: Any, origin: Any, outcome: Any, *, grad: bool, epoch: bool
-    ) -> None: ...
-    def backward(self) -> None: ...
-    def optimizer(self, t: float) -> None: ...
-    def begin_save(self, t: float) -> None: ...
-    def end_save(self, t: float) -> None: ...
-    def begin_copy(self, t: float) -> None: ...
-    def end_copy(self, t: float) -> None: ...
-    def begin_tail(self, t: float) -> None: ...
-    def end_tail(self, t: float) -> None: ...
-    def pause(self, t: float) -> None: ...
-    def resume(self, t: float) -> None: ...
-    def gap(self) -> None: ...
-    def finish(self, t: float) -> None: ...
-
-
-class Observer(Protocol):
-    """Who wants to know where steps begin (a kernel window)."""
-
-    def begin_step(self) -> None: ...
-    def begin_fetch(self) -> None: ...
-    def end_fetch(self) -> None: ...
 
 
 class Recorder:

@@ -309,3 +309,4 @@ def test_a_cells_own_step_method_is_left_to_the_compiler(cells) -> None:
         "torch.compile(forward, fullgraph=True, backend='eager')(torch.zeros(2)).tolist()\n"
     )
     assert cells.run(source).result == [3.0, 3.0]
+    cells.run("torch._dynamo.reset()")
