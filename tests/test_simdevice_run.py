@@ -157,7 +157,9 @@ def test_an_empty_kernel_window_is_no_data_and_never_idle() -> None:
     assert any("does not mean that it was idle" in note for note in run["notes"])
     assert "missing" in run["shares"]["host_gap"]
     assert run["verdict"]["label"] == "input-bound"
-    assert run["steps"]["counted"] + run["steps"]["warmup"] < 60, "the window's steps are not in the timing"
+    # Two windows (the second with the host's operators), whose steps are not in the timing.
+    assert 60 - 20 <= run["steps"]["counted"] + run["steps"]["warmup"] <= 60 - 12
+    assert sum("No kernel data" in note for note in run["notes"]) == 1
 
 
 def _windowed() -> dict[str, Any]:

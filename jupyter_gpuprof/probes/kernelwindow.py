@@ -50,10 +50,13 @@ class KernelWindow:
 
     Args:
         device_kind: as torch names it; "cpu" records operators of the host.
+        host_too: on an accelerator, record the host's operators as well: dearer, and only because some
+            versions of Kineto give no device events without them.
     """
 
-    def __init__(self, device_kind: str) -> None:
+    def __init__(self, device_kind: str, *, host_too: bool = False) -> None:
         self._kind = device_kind
+        self._host_too = host_too
         self._profiler: Any = None
         self._marks: list[Event] = []
         self._base_ns = 0
@@ -70,10 +73,12 @@ class KernelWindow:
         global _used_device_tracing
         from torch.profiler import ProfilerActivity, profile
 
-        activity = ProfilerActivity.CPU if self._kind == "cpu" else _device_activity(self._kind)
+        activities = [ProfilerActivity.CPU if self._kind == "cpu" else _device_activity(self._kind)]
+        if self._host_too and self._kind != "cpu":
+            activities.append(ProfilerActivity.CPU)
         _used_device_tracing = _used_device_tracing or self._kind != "cpu"
         self._base_ns = unix_ns()
-        profiler = profile(activities=[activity])
+        profiler = profile(activities=activities)
         with quiet_stderr():
             profiler.start()
         self._profiler = profiler

@@ -12,6 +12,7 @@ from jupyter_gpuprof.records.trace import RankTrace
 
 #: Steps of a window by default; one more at each end is recorded and dropped.
 AUTO_STEPS = 5
+_NO_DATA = "no kernel data: the window recorded nothing of the device"
 #: Steps before the window: past the warm-up of most runs, early enough for short ones.
 STEPS_BEFORE = 15
 
@@ -51,6 +52,7 @@ class WindowControl:
         self._window: KernelWindow | None = None
         self._cooling = 0
         self._cost_s = 0.0
+        self._tried_again = False
         self.trace: RankTrace | None = None
         self.why = "off" if steps == 0 else "the run was too short for one"
 
@@ -105,14 +107,15 @@ class WindowControl:
         if why:
             self._note(f"No kernel window: {why}.")
             return self._give_up(why)
-        window = KernelWindow(kind)
+        window = KernelWindow(kind, host_too=self._tried_again)
         try:
             window.start()
         except Exception as error:
             self._note(f"No kernel window: torch's profiler did not start ({error}).")
             return self._give_up("torch's profiler did not start")
-        self._recorder.simple("pause")
-        self._recorder.muted = True
+        if not self._recorder.muted:
+            self._recorder.simple("pause")
+            self._recorder.muted = True
         window.begin_step()
         self._window = window
         return None
@@ -130,13 +133,17 @@ class WindowControl:
     def _close(self) -> None:
         window, self._window = self._window, None
         assert window is not None
-        self._asked = 0
+        wanted, self._asked = self._asked, 0
         try:
             self.trace = window.stop()
         except Exception as error:
             self._note(f"The kernel window could not be read ({type(error).__name__}: {error}).")
+        if self.trace is None and not self._tried_again and self._recorder.backend.device_kind != "cpu":
+            self._tried_again, self._asked = True, wanted  # once more, with the host's operators
+            self.why = _NO_DATA
+            return
         if self.trace is None:
-            self.why = "no kernel data: the window recorded nothing of the device"
+            self.why = _NO_DATA
             self._note(
                 "No kernel data: the window recorded nothing of the device (another tool may hold its "
                 "tracing). That does not mean that it was idle."
@@ -153,3 +160,5 @@ class WindowControl:
     def _give_up(self, why: str) -> None:
         self._asked, self.why = 0, why
         self._recorder.observe(None)
+        if self._recorder.muted:
+            self._unmute()
