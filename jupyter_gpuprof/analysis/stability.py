@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from jupyter_gpuprof.records.reading import Estimate
 from jupyter_gpuprof.records.timing import Part
 
-#: Parts that are not inside a step; left out when steps are compared by duration.
-BETWEEN = (Part.EPOCH_START, Part.OTHER, Part.CHECKPOINT, Part.VALIDATION)
-
 MIN_WARMUP_STEPS = 5
 #: The first fifth is warm-up while its median step is this much slower than that of the rest.
 WARMUP_EXCESS = 0.15

@@ -25,8 +25,3 @@ class Estimate:
 Share = Estimate | Missing
 #: A plain number that may be unknown.
 Number = float | int | Missing
-
-
-def is_known(reading: object) -> bool:
-    """Whether there is a number (anything but `Missing`)."""
-    return not isinstance(reading, Missing)
