@@ -17,7 +17,7 @@ from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes import calls, ddp
-from jupyter_gpuprof.probes.fetch import RECORDED, Fetch
+from jupyter_gpuprof.probes.fetch import RECORDED
 from jupyter_gpuprof.probes.recorder import BACKWARD, SAMPLE_MASK, Recorder
 from jupyter_gpuprof.probes.sources import Source
 
@@ -187,7 +187,9 @@ def _patch_loader() -> None:
                     and start < recorder.drain_due_ns
                 ):
                     source = known[1]
-                    fetch = Fetch(source, start, RECORDED, -1)
+                    fetch = recorder.spare  # no new object, whose making is a call as well
+                    fetch.source = fetch.told = source
+                    fetch.start, fetch.how, fetch.inner = start, RECORDED, None
                     pending.append(("begin_fetch", start, None))
                     recorder.opened.append(fetch)
                     sampled = not source.fetches & SAMPLE_MASK

@@ -69,6 +69,7 @@ class Recorder:
         self.in_tail = False  # of a distributed backward pass
         self.grad_enabled = grad_enabled
         self.opened: list[Fetch] = []  # fetches in progress, innermost last
+        self.spare = Fetch(Source(-1, "loader", ""), 0, SKIPPED, -1)  # for the quick way, one at a time
         self.use(sink, backend or HostClock())
         self.headless = False
 
