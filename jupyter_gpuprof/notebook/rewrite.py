@@ -18,12 +18,11 @@ import ast
 import re
 from collections.abc import Callable
 
-from jupyter_gpuprof.session.loops import wrap_training_loops
+from jupyter_gpuprof.session.loops import WATCH_LOOP, wrap_training_loops
 
 _FIRST_LINE = re.compile(r"%%gpuprof(?:[ \t]+(?P<options>.*))?$")
 #: Our magics object, reached without a name of ours in the person's namespace.
 _MAGICS = "get_ipython().magics_manager.registry['GpuprofMagics']"
-_WATCH_LOOP = "__import__('jupyter_gpuprof.probes.watch', fromlist=['watch_loop']).watch_loop"
 
 
 def take_first_line(lines: list[str]) -> list[str]:
@@ -54,9 +53,9 @@ class CellRewriter(ast.NodeTransformer):
         """Rewrite a cell; any other module is left alone."""
         options = _options_of(tree)
         if options is None:
-            return wrap_training_loops(tree, _WATCH_LOOP) if self._profiling() else tree
+            return wrap_training_loops(tree, WATCH_LOOP) if self._profiling() else tree
         first, *body = tree.body
-        wrap_training_loops(ast.Module(body, []), _WATCH_LOOP)
+        wrap_training_loops(ast.Module(body, []), WATCH_LOOP)
         futures = [s for s in body if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
         body = [s for s in body if s not in futures]
         frame = ast.parse(

@@ -74,6 +74,11 @@ class Sources:
         self.by_iterator: dict[int, tuple[Any, Source]] = {}
         self._by_site: dict[Any, Source] = {}
 
+    @property
+    def most_workers(self) -> int:
+        """Worker processes of the loader that has most of them."""
+        return max((source.workers for source in self.all), default=0)
+
     def of_loader(self, loader: Any) -> Source:
         """The source of a DataLoader."""
         source = self._by_loader.get(id(loader))

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 Tree = TypeVar("Tree", bound=ast.AST)
 
+#: `jupyter_gpuprof.probes.watch.watch_loop` as an expression that needs no name of ours in the person's code.
+WATCH_LOOP = "__import__('jupyter_gpuprof.probes.watch', fromlist=['watch_loop']).watch_loop"
 #: Calls that mark a loop as a training loop.
 TRAINING_CALLS = frozenset({"backward", "manual_backward", "step"})
 

@@ -218,8 +218,7 @@ class Session:
                 self._on_device(device)
         steps = series_of(self.assembler).steps
         wanted = self.options.steps
-        asked = wanted is None or self._asked_to_end
-        if wanted is not None and not asked and self._is_enough(wanted):
+        if wanted is not None and not self._asked_to_end and self._is_enough(wanted):
             self._asked_to_end = True
             self.recorder.stop_request = StopProfiling()
         if self._progress is not None:
@@ -235,7 +234,7 @@ class Session:
     def _expected_warmup(self, wanted: int) -> int:
         if self.options.warmup is not None:
             return self.options.warmup
-        workers = max((s.workers for s in self.recorder.sources.all), default=0)
+        workers = self.recorder.sources.most_workers
         # What stability.warmup_steps leaves out of so many steps, at the least.
         return min(max(5, 2 * workers), -(-wanted // 3))
 
@@ -326,7 +325,7 @@ class Session:
             seen = breakdown(trace)
         except TraceError as error:
             return table, Missing(str(error))
-        workers = max((source.workers for source in self.recorder.sources.all), default=0)
+        workers = self.recorder.sources.most_workers
         agree, words = agreement(table, seen.table, workers)
         if not agree:
             self._doubts.append(words)

@@ -11,10 +11,8 @@ from pathlib import Path
 
 from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.records.run import Run
-from jupyter_gpuprof.session.loops import wrap_training_loops
+from jupyter_gpuprof.session.loops import WATCH_LOOP, wrap_training_loops
 from jupyter_gpuprof.session.profile import Session, StopProfiling
-
-_WATCH_LOOP = "__import__('jupyter_gpuprof.probes.watch', fromlist=['watch_loop']).watch_loop"
 
 
 def run_script(script: Path, arguments: Sequence[str], session: Session) -> tuple[Run, BaseException | None]:
@@ -38,7 +36,7 @@ def run_script(script: Path, arguments: Sequence[str], session: Session) -> tupl
         raise UsageError(f"{script} cannot be read: {error.strerror}.") from None
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{script} is no Python that runs here: {error}.") from None
-    code = compile(wrap_training_loops(tree, _WATCH_LOOP), str(script), "exec", dont_inherit=True)
+    code = compile(wrap_training_loops(tree, WATCH_LOOP), str(script), "exec", dont_inherit=True)
     raised: BaseException | None = None
     with _as_main(script, arguments) as main:
         session.start()

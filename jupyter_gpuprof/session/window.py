@@ -148,7 +148,7 @@ class WindowControl:
                 "No kernel data: the window recorded nothing of the device (another tool may hold its "
                 "tracing). That does not mean that it was idle."
             )
-        workers = max((source.workers for source in self._recorder.sources.all), default=0)
+        workers = self._recorder.sources.most_workers
         self._cooling = max(1, 2 * workers)
 
     def _unmute(self) -> None:
