@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from jupyter_gpuprof.analysis.remedies import StepCost, remedies_for
+from jupyter_gpuprof.analysis.cost import StepCost
+from jupyter_gpuprof.analysis.remedies import remedies_for
 from jupyter_gpuprof.analysis.rules import Evidence, Thresholds
 from jupyter_gpuprof.analysis.stability import (
     Resampled,

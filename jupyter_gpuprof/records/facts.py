@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jupyter_gpuprof.records.causes import Causes
+from jupyter_gpuprof.records.levers import Lever
 from jupyter_gpuprof.records.reading import Missing, Number
-from jupyter_gpuprof.records.run import Device, Loader, Memory
+from jupyter_gpuprof.records.run import NO_SAMPLES, Device, Loader, Memory
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,11 @@ class Facts:
         failed_steps: batches without a backward pass.
         training_threads: host threads that the step itself keeps busy (on a CPU, torch's).
         usable_cores: processor cores that this process may use.
-        levers: levers already in use ("mixed precision", ...); None when nobody looked.
+        levers: the levers and whether they are on; None when nobody looked.
+        input_causes: what making a batch consists of.
+        host_causes: what the training thread does outside of fetching.
+        free_memory_bytes: host memory that further loader workers may use.
+        worker_memory_bytes: what one loader worker takes of it.
         exposed_skew_ratio: with several ranks, the share of the wall time spent waiting for late ranks.
         others_wait_ratio: how long the median of the other ranks waits for it.
         late_rank: the rank they wait for.
@@ -38,7 +44,11 @@ class Facts:
     optimizer_steps: Number = 0
     training_threads: int = 1
     usable_cores: Number = field(default_factory=lambda: Missing("the number of cores was not read"))
-    levers: tuple[str, ...] | None = None
+    levers: tuple[Lever, ...] | None = None
+    input_causes: Causes | Missing = NO_SAMPLES
+    host_causes: Causes | Missing = NO_SAMPLES
+    free_memory_bytes: Number = Missing("not read")
+    worker_memory_bytes: Number = Missing("not read")
     exposed_skew_ratio: float = 0.0
     others_wait_ratio: float = 0.0
     late_rank: int | None = None

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jupyter_gpuprof.records.causes import Causes
 from jupyter_gpuprof.records.codec import decode, encode
+from jupyter_gpuprof.records.levers import Lever
 from jupyter_gpuprof.records.ops import OpWindow
 from jupyter_gpuprof.records.ranks import Ranks
 from jupyter_gpuprof.records.reading import Estimate, Missing, Number, Share
@@ -21,6 +23,7 @@ SCHEMA_VERSION = 1
 NOT_SAMPLED = Missing("no fetch was sampled")
 #: What a run says of gpu ops where nobody looked.
 NO_WINDOW = Missing("no kernel window")
+NO_SAMPLES = Missing("the stacks were not sampled")
 
 Label = Literal[
     "input-bound",
@@ -125,12 +128,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Remedy:
-    """One change, the mean step time it should bring, and how that was predicted."""
+    """One change, the mean step time it should bring, and how that was predicted.
+
+    `setting` is how ``%gpuprof try`` calls it ("num_workers=4"); empty where it cannot be tried for the
+    person.
+    """
 
     id: str
     title: str
     predicted_step_s: Number
     how: str
+    setting: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,10 @@ class Run:
     source: str = "live"  # "live" or "trace"
     ops: OpWindow | Missing = NO_WINDOW
     ranks: Ranks | None = None
+    input_causes: Causes | Missing = NO_SAMPLES  # what making a batch consists of
+    host_causes: Causes | Missing = NO_SAMPLES  # what the training thread does outside of fetching
+    levers: tuple[Lever, ...] = ()
+    no_help: tuple[str, ...] = ()  # what would not help, and why
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jupyter_gpuprof.analysis.conclude import conclude
-from jupyter_gpuprof.analysis.remedies import workers_step_s
+from jupyter_gpuprof.analysis.remedies_input import workers_step_s
 from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Device, Loader, Memory, Remedy
