@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from jupyter_gpuprof.analysis.advice import Advice
 from jupyter_gpuprof.analysis.cost import StepCost
 from jupyter_gpuprof.analysis.remedies import remedies_for
 from jupyter_gpuprof.analysis.rules import Evidence, Thresholds
@@ -33,6 +34,7 @@ class Conclusion:
     shares: Shares
     verdict: Verdict
     remedies: tuple[Remedy, ...]
+    no_help: tuple[str, ...] = ()  # what would not help, and why
 
 
 def conclude(table: StepTable, facts: Facts, limits: Thresholds | None = None) -> Conclusion:
@@ -62,14 +64,14 @@ def conclude(table: StepTable, facts: Facts, limits: Thresholds | None = None) -
         facts = replace(facts, doubts=(*facts.doubts, doubt))
     verdict = judge(evidence, halves, steps, facts, limits)
     shares = _shares(evidence.resampled, table.missing, bool(len(counted)))
-    remedies: tuple[Remedy, ...] = ()
+    advice = Advice()
     if steps.counted and not isinstance(steps.mean_s, Missing):
         n = steps.counted + steps.failed
         cost = StepCost(
             float(steps.mean_s), {part: float(evidence.resampled.sums[part] / n) for part in Part}
         )
-        remedies = tuple(remedies_for((verdict.label, *verdict.also), evidence, cost, facts))
-    return Conclusion(steps, shares, verdict, remedies)
+        advice = remedies_for((verdict.label, *verdict.also), evidence, cost, facts)
+    return Conclusion(steps, shares, verdict, tuple(advice.remedies), tuple(advice.no_help))
 
 
 def _workers(facts: Facts) -> tuple[int, int]:

@@ -20,3 +20,8 @@ class StepCost:
     def without(self, *parts: Part) -> float:
         """The mean step if these parts took no time."""
         return self.mean_s - sum(self.parts_s.get(part, 0.0) for part in parts)
+
+
+def ms(seconds: float) -> str:
+    """A duration in words for a sentence: ``12.1 ms``."""
+    return f"{1e3 * seconds:.1f} ms"

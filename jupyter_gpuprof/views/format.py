@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 from jupyter_gpuprof.records.reading import Estimate, Missing
@@ -143,6 +144,12 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     return " ".join("".join(_harmless(character) for character in text).split())
+
+
+def code_lines(lines: Iterable[str]) -> list[str]:
+    """Foreign code line by line, its indentation kept, as harmless as `clean` makes words."""
+    parts = (part.expandtabs(4) for line in lines for part in line.splitlines() or [""])
+    return ["".join(_harmless(character) for character in part).rstrip() for part in parts]
 
 
 def sentence(text: str) -> str:

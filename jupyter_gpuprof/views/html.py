@@ -11,22 +11,23 @@ from html import escape
 
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Loader, Run
+from jupyter_gpuprof.views.bars import part_bar
+from jupyter_gpuprof.views.causes_html import causes_sections, levers_section, no_help_section, try_code
 from jupyter_gpuprof.views.format import (
     clean,
     counted,
-    interval,
-    known,
     moment,
     number,
-    percent,
     seconds,
     sentence,
     why,
     yes_no,
 )
 from jupyter_gpuprof.views.markup import (
+    SIMULATED,
     bullet_section,
     bullets,
+    fragment,
     head_row,
     heading,
     hinted,
@@ -36,17 +37,15 @@ from jupyter_gpuprof.views.markup import (
     table,
 )
 from jupyter_gpuprof.views.ops_html import ops_section, ranks_section, timeline_section
+from jupyter_gpuprof.views.pair_html import pair_bars, pair_table
 from jupyter_gpuprof.views.parts import (
     PART_OF_LABEL,
-    Part,
-    bar_widths,
     compute_note,
     measured_parts,
     missing_parts,
 )
 from jupyter_gpuprof.views.rows import (
     HISTORY_HEADS,
-    Row,
     comparison_doubts,
     comparison_rows,
     history_cells,
@@ -63,7 +62,8 @@ from jupyter_gpuprof.views.sentences import (
     steps_words,
     strength_words,
 )
-from jupyter_gpuprof.views.style import ROOT_CLASS, page_sheet, part_class, style_sheet
+from jupyter_gpuprof.views.share_table import share_row, share_table
+from jupyter_gpuprof.views.style import page_sheet, part_class
 
 _LOADER_HEADS = (
     "loader",
@@ -77,51 +77,52 @@ _LOADER_HEADS = (
     "pinned",
     "persistent",
 )
-_WHEN = ("before", "after")
-_SIMULATED = "<p class='jp-gpuprof-simulated'><b>Simulated device.</b> No real hardware was measured.</p>"
 
 
 def run_html(run: Run) -> str:
     """The report of one run as a fragment that a notebook can show and save."""
-    return _fragment(
+    return fragment(
         f"Training profile of {clean(run.name)}",
         _top(run),
-        _SIMULATED if run.device.simulated else "",
+        SIMULATED if run.device.simulated else "",
         _verdict(run),
         _parts(run),
         ranks_section(run.ranks),
+        causes_sections(run),
         _remedies(run),
+        no_help_section(run),
         bullet_section("Doubts", run.verdict.doubts),
         ops_section(run),
         timeline_section(run),
+        levers_section(run),
         _details(run),
     )
 
 
 def run_page(run: Run) -> str:
     """The report of one run as a page of its own."""
-    title = escape(f"gpuprof: {clean(run.name)}")
+    return page(run_html(run), f"gpuprof: {clean(run.name)}")
+
+
+def page(fragment: str, title: str) -> str:
+    """A fragment as a page of its own; the title is plain text."""
     return (
         "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'/>\n"
         "<meta name='viewport' content='width=device-width, initial-scale=1'/>\n"
-        f"<title>{title}</title>\n<style>{page_sheet()}</style>\n</head>\n"
-        f"<body>\n<main>\n{run_html(run)}\n</main>\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{page_sheet()}</style>\n</head>\n"
+        f"<body>\n<main>\n{fragment}\n</main>\n</body>\n</html>\n"
     )
 
 
 def compare_html(a: Run, b: Run) -> str:
     """Two runs side by side: `a` before, `b` after, and what changed."""
     names = " → ".join(plain(run.name) for run in (a, b))
-    bars = zip(_WHEN, (_bar(a), _bar(b)), strict=True)
-    pairs = (f"<span class='jp-gpuprof-soft'>{when}</span>{bar}" for when, bar in bars)
-    heads = head_row(("", *_WHEN, "change"), numbers=(1, 2))
-    rows = "".join(_comparison_row(row) for row in comparison_rows(a, b))
-    return _fragment(
+    return fragment(
         f"Comparison of {clean(a.name)} and {clean(b.name)}",
         f"<div class='jp-gpuprof-pair-top'><p class='jp-gpuprof-name'>{names}</p>"
         f"<p class='jp-gpuprof-figure'><b>{step_change(a, b)}</b> <span>mean step</span></p></div>",
-        f"<div class='jp-gpuprof-pair'>{''.join(pairs)}</div>",
-        table(heads, rows),
+        pair_bars(measured_parts(a), measured_parts(b)),
+        pair_table(comparison_rows(a, b)),
         bullet_section("Doubts", comparison_doubts(a, b)),
     )
 
@@ -129,17 +130,9 @@ def compare_html(a: Run, b: Run) -> str:
 def history_html(runs: Sequence[Run]) -> str:
     """A list of runs, in the order given (newest first)."""
     if not runs:
-        return _fragment("Profiled runs", "<p>No runs yet.</p>")
+        return fragment("Profiled runs", "<p>No runs yet.</p>")
     rows = "".join(_history_row(run) for run in runs)
-    return _fragment("Profiled runs", table(head_row(HISTORY_HEADS, numbers=(4, 5)), rows))
-
-
-def _fragment(name: str, *blocks: str) -> str:
-    body = "\n".join(block for block in blocks if block)
-    return (
-        f"<section class='{ROOT_CLASS}' aria-label='{escape(name)}'>\n"
-        f"<style>{style_sheet()}</style>\n{body}\n</section>"
-    )
+    return fragment("Profiled runs", table(head_row(HISTORY_HEADS, numbers=(4, 5)), rows))
 
 
 def _top(run: Run) -> str:
@@ -169,62 +162,12 @@ def _verdict(run: Run) -> str:
 
 
 def _parts(run: Run) -> str:
-    rows = "".join(_part_row(part) for part in measured_parts(run))
+    rows = "".join(share_row(part.name, part.key, part.share) for part in measured_parts(run))
     rows += "".join(_missing_row(name, reason) for name, reason in missing_parts(run))
-    heads = (
-        "<tr><th scope='col'>Part</th><th scope='col' class='jp-gpuprof-num'>Share</th>"
-        "<th scope='col' class='jp-gpuprof-num'>95 % interval</th>"
-        "<th scope='col' class='jp-gpuprof-range'>0 to 100 %</th></tr>"
-    )
-    note = compute_note(run)
-    return f"{heading('Where the time goes')}{_bar(run)}{table(heads, rows, 'jp-gpuprof-parts')}" + (
+    note, bar = compute_note(run), part_bar(measured_parts(run))
+    return f"{heading('Where the time goes')}{bar}{share_table('Part', rows)}" + (
         f"<p class='jp-gpuprof-soft jp-gpuprof-note'>{escape(note)}</p>" if note else ""
     )
-
-
-def _bar(run: Run) -> str:
-    parts = measured_parts(run)
-    widths = bar_widths([part.share.value for part in parts])
-    words = ", ".join(f"{part.name} {percent(part.share)}" for part in parts) or "no part was measured"
-    drawn = [_segment(part, width) for part, width in zip(parts, widths, strict=False) if width > 0]
-    return (
-        f"<div class='jp-gpuprof-bar' role='img' aria-label='Parts of the time: {escape(words)}'>"
-        f"{' '.join(drawn)}</div>"
-    )
-
-
-def _segment(part: Part, width: float) -> str:
-    told = f"{part.name} {percent(part.share)}"
-    classes = part_class(part.key) + ("" if width >= 1 else " jp-gpuprof-thin")
-    words = f"<span>{escape(percent(part.share, 0))}</span> <span>{escape(part.name)}</span>"
-    return f"<span class='{classes}' style='width:{width:.4f}%' title='{escape(told)}'>{words}</span>"
-
-
-def _part_row(part: Part) -> str:
-    share = part.share
-    seen = share.value != 0 or share.high != 0
-    colour = part_class(part.key)
-    return (
-        f"<tr class='{'' if seen else 'jp-gpuprof-zero'}'>"
-        f"<th scope='row'><span class='jp-gpuprof-key {colour}'></span>{escape(part.name)}</th>"
-        f"<td class='jp-gpuprof-num'>{escape(percent(share))}</td>"
-        f"<td class='jp-gpuprof-num'>{interval(share)}</td>"
-        f"<td class='jp-gpuprof-range'>{_track(part) if seen else ''}</td></tr>"
-    )
-
-
-def _track(part: Part) -> str:
-    value, low, high = (_clamped(x) for x in (part.share.value, part.share.low, part.share.high))
-    colour = part_class(part.key)
-    return (
-        "<span class='jp-gpuprof-track' aria-hidden='true'>"
-        f"<i class='{colour}' style='left:{low:.2f}%;width:{max(high - low, 0):.2f}%'></i>"
-        f"<b class='{colour}' style='left:{value:.2f}%'></b></span>"
-    )
-
-
-def _clamped(share: float) -> float:
-    return 100 * min(max(known(share) or 0.0, 0.0), 1.0)
 
 
 def _missing_row(name: str, reason: str) -> str:
@@ -246,7 +189,7 @@ def _remedies(run: Run) -> str:
         items.append(
             f"<li><b>{escape(sentence(remedy.title))}</b> "
             f"<span class='jp-gpuprof-gain{' jp-gpuprof-soft' if reason else ''}'>{escape(gain)}</span>"
-            f"<p class='jp-gpuprof-soft'>{escape(how)}</p></li>"
+            f"<p class='jp-gpuprof-soft'>{escape(how)}</p>{try_code(remedy)}</li>"
         )
     return f"{heading('What to try')}<ol class='jp-gpuprof-remedies'>{''.join(items)}</ol>"
 
@@ -288,13 +231,6 @@ def _loader_row(loader: Loader) -> str:
         (hinted(yes_no(loader.persistent_workers), loader.persistent_workers), ""),
     )
     return f"<tr><th scope='row'>{plain(loader.name)}</th>{row_cells(cells)}</tr>"
-
-
-def _comparison_row(row: Row) -> str:
-    key = f"<span class='jp-gpuprof-key {part_class(row.key)}'></span>" if row.key else ""
-    number_class = "jp-gpuprof-num"
-    cells = ((escape(row.before), number_class), (escape(row.after), number_class), (escape(row.change), ""))
-    return f"<tr><th scope='row'>{key}{escape(row.name)}</th>{row_cells(cells)}</tr>"
 
 
 def _history_row(run: Run) -> str:

@@ -27,3 +27,17 @@ def reading_text(done_bytes: int, total_bytes: int, elapsed_s: float) -> str:
     share = done_bytes / total_bytes if total_bytes else 1.0
     left = f", about {elapsed_s * (1 - share) / share:.0f} s left" if 0 < share < 1 else ""
     return f"gpuprof: reading {100 * share:.0f} %{left}"
+
+
+def rerun_text(name: str, what: str, done: float, elapsed_s: float) -> str:
+    """One line while cells are rerun, with a bar and what is left.
+
+    Args:
+        name: of the command.
+        what: runs now.
+        done: share of all of it, 0 to 1.
+        elapsed_s: since the beginning.
+    """
+    cells = round(20 * min(1.0, done))
+    left = f", about {elapsed_s * (1 - done) / done:.0f} s left" if 0.02 < done < 1 else ""
+    return f"gpuprof {name}: {'█' * cells}{'░' * (20 - cells)} {100 * done:.0f} %, {what}{left}"

@@ -7,6 +7,24 @@ from html import escape
 
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.views.format import clean, sentence, why
+from jupyter_gpuprof.views.style import ROOT_CLASS, style_sheet
+
+#: Stands above everything that comes from a simulated device.
+SIMULATED = "<p class='jp-gpuprof-simulated'><b>Simulated device.</b> No real hardware was measured.</p>"
+
+
+def fragment(name: str, *blocks: str) -> str:
+    """A report with its style; empty blocks are left out.
+
+    Args:
+        name: what it is, as plain text, for those who do not see it.
+        blocks: its parts as HTML.
+    """
+    body = "\n".join(block for block in blocks if block)
+    return (
+        f"<section class='{ROOT_CLASS}' aria-label='{escape(name)}'>\n"
+        f"<style>{style_sheet()}</style>\n{body}\n</section>"
+    )
 
 
 def table(heads: str, rows: str, name: str = "") -> str:

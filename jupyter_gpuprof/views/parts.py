@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jupyter_gpuprof.records.reading import Estimate, Missing
-from jupyter_gpuprof.records.run import Run
+from jupyter_gpuprof.records.run import Device, Run, Shares
 from jupyter_gpuprof.views.format import known, why
 
 _NAMES = {
@@ -44,18 +44,27 @@ class Part:
 
 def part_name(key: str, run: Run) -> str:
     """The part in plain words; on the host clock, compute is not told as the device's."""
-    if key == "device_compute" and run.clock == "host":
-        return "compute (CPU)" if run.device.kind == "cpu" else "compute (host clock)"
-    return _NAMES.get(key, key)
+    return _part_name(key, run.device, run.clock)
 
 
 def measured_parts(run: Run) -> list[Part]:
     """The parts that have a number, always in the same order."""
+    return parts_of(run.shares, run.device, run.clock)
+
+
+def parts_of(shares: Shares, device: Device, clock: str) -> list[Part]:
+    """The same of shares, the device they were measured on, and the clock: "device" or "host"."""
     return [
-        Part(key, part_name(key, run), share)
-        for key, share in run.shares.items()
+        Part(key, _part_name(key, device, clock), share)
+        for key, share in shares.items()
         if isinstance(share, Estimate) and known(share) is not None
     ]
+
+
+def _part_name(key: str, device: Device, clock: str) -> str:
+    if key == "device_compute" and clock == "host":
+        return "compute (CPU)" if device.kind == "cpu" else "compute (host clock)"
+    return _NAMES.get(key, key)
 
 
 def missing_parts(run: Run) -> list[tuple[str, str]]:

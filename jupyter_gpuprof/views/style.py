@@ -122,6 +122,7 @@ _SHEET = """
   padding: 8px 0; border-top: 1px solid var(--gp-line); counter-increment: gp; }
 & .jp-gpuprof-remedies > li::before { content: counter(gp) "."; color: var(--gp-soft); }
 & .jp-gpuprof-remedies b { font-weight: 600; }
+& .jp-gpuprof-try { padding: 2px 6px; border-radius: 3px; background: var(--gp-raised); user-select: all; }
 & .jp-gpuprof-gain { padding-left: 16px; text-align: right; white-space: nowrap; }
 & .jp-gpuprof-remedies p { grid-column: 2 / -1; max-width: 76ch; text-wrap: pretty; }
 & details { margin: 20px 0 0; padding: 10px 0 0; border-top: 1px solid var(--gp-line); }
@@ -133,6 +134,9 @@ _SHEET = """
 & dd { float: none; width: auto; margin: 0; padding: 0; }
 & code { white-space: nowrap; padding: 0; background: none; color: inherit;
   font: 12px var(--jp-code-font-family, ui-monospace, Menlo, Consolas, monospace); }
+& .jp-gpuprof-lines { margin-top: 10px; }
+& .jp-gpuprof-lines code { white-space: normal; overflow-wrap: anywhere; }
+& .jp-gpuprof-levers td, & .jp-gpuprof-levers th { vertical-align: top; }
 & .jp-gpuprof-figures { display: flex; flex-wrap: wrap; gap: 8px 36px; margin: 8px 0 12px; }
 & .jp-gpuprof-figures b { display: block; font-size: 18px; font-weight: 600; line-height: 1.3; }
 & .jp-gpuprof-figures p > span { color: var(--gp-soft); font-size: 12px; }
@@ -154,6 +158,18 @@ _SHEET = """
 & .jp-gpuprof-pair-top { display: flex; flex-wrap: wrap; gap: 4px 32px; justify-content: space-between; }
 & .jp-gpuprof-pair { display: grid; grid-template-columns: max-content 1fr; gap: 6px 12px;
   align-items: center;   margin: 12px 0 16px; font-size: 13px; }
+& .jp-gpuprof-below { margin-top: 12px; }
+& .jp-gpuprof-narrow table { width: auto; }
+& .jp-gpuprof-code { margin: 0; padding: 8px 12px; overflow-x: auto; border: 0; border-radius: 4px;
+  background: var(--gp-raised); color: inherit; line-height: 1.5; }
+& .jp-gpuprof-code code { white-space: pre; }
+& .jp-gpuprof-chart { display: block; width: 100%; min-width: 480px; height: auto; margin: 12px 0 0; }
+& .jp-gpuprof-chart text { fill: var(--gp-soft); font-size: 12px; }
+& .jp-gpuprof-chart .jp-gpuprof-name { fill: var(--gp-ink); font-size: 13px; }
+& .jp-gpuprof-chart .jp-gpuprof-grid { stroke: var(--gp-line); }
+& .jp-gpuprof-chart .jp-gpuprof-rate { color: var(--gp-device-compute); }
+& .jp-gpuprof-chart .jp-gpuprof-peak { color: var(--gp-ink); }
+& .jp-gpuprof-chart g { forced-color-adjust: none; }
 @media (max-width: 560px) {
   & { padding: 16px; }
   & .jp-gpuprof-figure { text-align: left; }

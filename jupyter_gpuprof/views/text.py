@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_gpuprof.records.run import Remedy, Run
-from jupyter_gpuprof.views.format import clean, interval, known, percent, sentence, shorten
+from jupyter_gpuprof.views.causes_text import causes_blocks, levers_block, no_help_block
+from jupyter_gpuprof.views.causes_words import try_words
+from jupyter_gpuprof.views.format import clean, sentence, shorten
 from jupyter_gpuprof.views.lines import bullet_lines, columns, wrap
 from jupyter_gpuprof.views.ops_text import ops_block, ranks_block
-from jupyter_gpuprof.views.parts import Part, compute_note, measured_parts, missing_words
+from jupyter_gpuprof.views.parts import compute_note, measured_parts, missing_words
 from jupyter_gpuprof.views.rows import HISTORY_HEADS, comparison_doubts, comparison_rows, history_cells
 from jupyter_gpuprof.views.sentences import (
     clock_words,
@@ -20,10 +22,9 @@ from jupyter_gpuprof.views.sentences import (
     step_time_words,
     steps_words,
 )
+from jupyter_gpuprof.views.share_lines import share_lines
 
-_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _NARROWEST = 48
-_SHORTEST_BAR = 8
 
 
 def run_text(run: Run, width: int = 100) -> str:
@@ -33,10 +34,13 @@ def run_text(run: Run, width: int = 100) -> str:
         _verdict_block(run, width),
         _parts_block(run, width),
         ranks_block(run.ranks, width),
+        *causes_blocks(run, width),
         _remedies_block(run, width),
+        no_help_block(run, width),
         _list_block("Doubts", run.verdict.doubts, width),
         _list_block("Near misses", run.verdict.near, width),
         ops_block(run, width),
+        levers_block(run, width),
         _facts_block(run, width),
         _list_block("Notes", run.notes, width),
     ]
@@ -60,14 +64,6 @@ def history_text(rows: Sequence[Run]) -> str:
     return "\n".join(columns([HISTORY_HEADS, *short], right=(4, 5))) + "\n"
 
 
-def share_bar(share: float, cells: int) -> str:
-    """A bar of block characters, `cells` long for a share of 1; a trace of something stays visible."""
-    eighths = round(min(max(share, 0.0), 1.0) * cells * 8)
-    if share > 0 and eighths == 0:
-        eighths = 1
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
-
-
 def _verdict_block(run: Run, width: int) -> list[str]:
     verdict = run.verdict
     strength = "" if verdict.strength == "none" else f" ({verdict.strength})"
@@ -87,7 +83,7 @@ def _verdict_block(run: Run, width: int) -> list[str]:
 def _parts_block(run: Run, width: int) -> list[str]:
     parts = measured_parts(run)
     seen = [part for part in parts if part.share.value != 0 or part.share.high != 0]
-    lines = ["Where the time goes", *_part_lines(seen, width)]
+    lines = ["Where the time goes", *share_lines([(part.name, part.share) for part in seen], width)]
     unseen = [part.name for part in parts if part not in seen]
     if unseen:
         lines += wrap(f"none seen: {', '.join(unseen)}", width, "  ")
@@ -98,18 +94,6 @@ def _parts_block(run: Run, width: int) -> list[str]:
     if missing:
         lines += wrap(f"not measured: {missing}", width, "  ")
     return lines
-
-
-def _part_lines(parts: Sequence[Part], width: int) -> list[str]:
-    rows = [(part.name, percent(part.share), interval(part.share)) for part in parts]
-    table = columns(rows, right=(1, 2), indent="  ", keep_end=True)
-    room = width - max((len(line) for line in table), default=0) - 2
-    if room < _SHORTEST_BAR:
-        return table
-    return [
-        f"{line}  {share_bar(known(part.share) or 0.0, room)}".rstrip()
-        for line, part in zip(table, parts, strict=True)
-    ]
 
 
 def _remedies_block(run: Run, width: int) -> list[str]:
@@ -129,7 +113,7 @@ def _remedy_lines(run: Run, remedy: Remedy, lead: str, width: int) -> list[str]:
         lines = [f"{lead}{title}{gain:>{width - len(lead) - len(title)}}"]
     else:
         lines = [*wrap(title, width, lead, indent), *wrap(gain, width, indent)]
-    return lines + wrap(sentence(remedy.how), width, indent)
+    return [*lines, *wrap(sentence(remedy.how), width, indent), *wrap(try_words(remedy), width, indent)]
 
 
 def _list_block(title: str, items: Sequence[str], width: int) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jupyter_gpuprof.analysis.conclude import conclude
-from jupyter_gpuprof.analysis.remedies_input import workers_step_s
+from jupyter_gpuprof.analysis.supply import workers_step_s
 from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Device, Loader, Memory, Remedy
@@ -72,9 +72,9 @@ def test_a_loader_that_waits_gets_more_workers_than_cores() -> None:
 
 
 def test_a_loader_that_computes_on_busy_cores_gets_a_no() -> None:
-    found = remedies(table(INPUT=5, COMPUTE=40), facts(CPU, loader(), cores=1, threads=1))
-    assert "no" in found["input.workers"].title
-    assert isinstance(found["input.workers"].predicted_step_s, Missing)
+    found = conclude(table(INPUT=5, COMPUTE=40), facts(CPU, loader(), cores=1, threads=1))
+    assert "input.workers" not in {remedy.id for remedy in found.remedies}
+    assert "Loader workers: no, 1 core is already busy: 45.0 ms -> 45.0 ms predicted" in found.no_help
 
 
 def test_workers_that_starve_get_no_number_that_nobody_measured() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from jupyter_gpuprof.records.reading import Estimate, Missing
 from jupyter_gpuprof.records.run import Device, Memory, Overhead, Remedy, Steps, Verdict
-from jupyter_gpuprof.views.text import compare_text, history_text, run_text, share_bar
+from jupyter_gpuprof.views.share_lines import share_bar
+from jupyter_gpuprof.views.text import compare_text, history_text, run_text
 
 REPORT = """\
 gpuprof: resnet18 on thumbnails
