@@ -16,6 +16,9 @@ now_ns = time.perf_counter_ns
 #: Processor time of the calling thread in nanoseconds: stands still while the thread waits.
 thread_ns = time.thread_time_ns
 
+#: Processor time of this process, all its threads together, in nanoseconds.
+process_ns = time.process_time_ns
+
 
 def now_s() -> float:
     """Monotonic host time in seconds."""

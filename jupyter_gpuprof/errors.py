@@ -2,7 +2,11 @@
 
     GpuprofError
     ├── UsageError          the person asked for something that cannot be
-    │   └── OptionError     an option's value makes no sense
+    │   ├── OptionError     an option's value makes no sense
+    │   └── WritesFiles     a cell that is to be rerun writes files
+    ├── CannotShip          a name of the cell cannot be sent to a fresh process
+    ├── NoCellError         no cell was profiled that could be rerun
+    ├── RerunError          a rerun of the cell gave nothing to compare
     ├── RunFileError        a run cannot be read
     │   └── NewerSchemaError  it was written by a newer version of us
     ├── LedgerError         the ledger file cannot be read
@@ -44,6 +48,18 @@ class OptionError(UsageError):
     hint = "See %gpuprof help."
 
 
+class WritesFiles(UsageError):
+    """The cell that is to be rerun writes files, and each rerun would write them again."""
+
+    hint = "With --allow-writes it is rerun all the same."
+
+
+class CannotShip(GpuprofError):
+    """A name that the cell needs cannot be sent to a fresh process."""
+
+    hint = "Create it inside the cell, or give its class a __getstate__ that leaves it out."
+
+
 class RunFileError(GpuprofError):
     """A run cannot be read from its file."""
 
@@ -72,3 +88,15 @@ class TraceError(GpuprofError):
     """A stored trace cannot be read or holds nothing to judge."""
 
     hint = "Expected a trace exported by torch.profiler (.json, .json.gz, .tar.gz or a folder of ranks)."
+
+
+class NoCellError(GpuprofError):
+    """There is no profiled cell to rerun."""
+
+    hint = "Put %%gpuprof on top of a training cell and run it first."
+
+
+class RerunError(GpuprofError):
+    """A rerun of the profiled cell failed, hung, or counted no step."""
+
+    hint = "Nothing of yours was changed."

@@ -1,4 +1,4 @@
-"""Public fakes: a clock that jumps, and an accelerator's events as scripted.
+"""Public fakes: a clock that jumps, an accelerator's events and the state of devices as scripted.
 
 For tests of code that uses jupyter_gpuprof, and for our own: unit tests never sleep.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+
+from jupyter_gpuprof.records.devices import DeviceReading, Snapshot, SnapshotState
 
 
 @dataclass
@@ -83,3 +85,31 @@ class FakeDevice:
     def synchronize(self, event: FakeEvent) -> None:
         """The host waits for the event."""
         self.host.ns = max(self.host.ns, round(event.reached_s * 1e9))
+
+
+class FakeDeviceReader:
+    """Devices that say what they are told to, for whatever reads snapshots.
+
+    Args:
+        clock: when a reading is made.
+        devices: what the next readings show; no device gives the state of a machine without one.
+    """
+
+    def __init__(self, clock: FakeClock, devices: tuple[DeviceReading, ...] = ()) -> None:
+        self.clock = clock
+        self.devices = devices
+        self.state: SnapshotState | None = None  # instead of what follows from `devices`
+        self.reason = "no device was scripted"
+        self.reads = 0
+        self.closed = False
+
+    def read(self) -> Snapshot:
+        """As scripted."""
+        self.reads += 1
+        state = self.state or ("ok" if self.devices else "no device")
+        reason = "" if state == "ok" else self.reason
+        return Snapshot(self.clock.ns * 1e-9, state, reason, "", self.devices)
+
+    def close(self) -> None:
+        """Only remembered."""
+        self.closed = True

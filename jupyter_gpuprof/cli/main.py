@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
+from jupyter_gpuprof.cli.line import Line
+from jupyter_gpuprof.cli.scale import add_scale
 from jupyter_gpuprof.errors import GpuprofError, UsageError
 from jupyter_gpuprof.records.run import Run
 
@@ -26,7 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the command's name; those of the process by default.
     """
-    args = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    script: list[str] = []
+    if words[:1] == ["scale"] and "--" in words:
+        end = words.index("--")
+        words, script = words[:end], words[end + 1 :]
+    args = _parser().parse_args(words)
+    if script:
+        args.script = script
     try:
         status: int = args.act(args)
     except GpuprofError as error:
@@ -59,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("script", type=Path, help="the script")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     run.set_defaults(act=_run)
+
+    add_scale(commands)
 
     show = commands.add_parser("show", help="the report of a saved run")
     show.add_argument("run", help='a run id, a name, a JSON file, or "last"')
@@ -128,21 +139,7 @@ def _exit_status(raised: BaseException | None) -> int:
     return 130 if isinstance(raised, KeyboardInterrupt) else 1
 
 
-class _Line:
-    """One line on the terminal, updated in place."""
-
-    def __init__(self) -> None:
-        self._width = 0
-
-    def write(self, text: str) -> None:
-        print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
-        self._width = len(text)
-
-    def clear(self) -> None:
-        print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
-
-
-class _LiveLine(_Line):
+class _LiveLine(Line):
     """Where a run is."""
 
     def show(self, progress: Progress) -> None:
@@ -151,7 +148,7 @@ class _LiveLine(_Line):
         self.write(live_text(progress.step, progress.steps_per_s, progress.input_share, progress.warmup))
 
 
-class _ReadingLine(_Line):
+class _ReadingLine(Line):
     """How far a file is read, and for how long it will take."""
 
     def __init__(self) -> None:

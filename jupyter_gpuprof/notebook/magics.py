@@ -12,20 +12,24 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
-from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import GpuprofError
 from jupyter_gpuprof.notebook import output
+from jupyter_gpuprof.notebook.commands import run_line
 from jupyter_gpuprof.notebook.rewrite import CellRewriter, take_first_line
 
 # What a run needs (numpy, the analysis, the painters) is imported with the first run, inside the
 # functions: %load_ext stays quick.
 if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
+    from jupyter_gpuprof.session.cell import Cell
 
 HELP = """\
 %%gpuprof [options]        profile this cell, unchanged
 %gpuprof                   status: devices, last run, version, what is switched on
 %gpuprof last              the last run's report
+%gpuprof try [CHANGE...]   rerun the last profiled cell with and without a change, and compare
+%gpuprof batch             rerun it at other batch sizes: what fits, and what it brings
+%gpuprof scale 1 2 4 8     rerun it on so many devices: what more of them are worth
 %gpuprof history           the runs that were saved
 %gpuprof compare A B       two runs side by side; A and B are run ids, names, files or "last"
 %gpuprof show RUN          the report of a run id, name or file
@@ -43,6 +47,24 @@ Options of %%gpuprof (and of %gpuprof trace: --name, --json, --html, --timeline)
   --quiet                  show nothing; the run is saved all the same
   --no-live                no live line while the cell runs
   --kernels auto|off|K     steps of the gpu op window (on a CPU only if asked for)
+
+Options of %gpuprof try, batch and scale (which run in fresh processes and change nothing of yours):
+  --steps N                counted steps of each round (default: about eight seconds of them)
+  --timeout S              end a round after S seconds (default: 300)
+  --allow-writes           also rerun a cell that writes files
+  --json PATH, --html PATH as above
+  --grow 1,2,4             of batch: multiples of the batch size
+  --until-memory 90%       of batch: the share of the memory that may be filled
+  --mode weak|strong       of scale: keep the batch of each device, or that of all together
+  --repeats 3              of scale: measure each count so often
+  --raw                    of scale: the cell distributes its work by itself
+  --least-gain 1.6, --least-efficiency 0.7, --price P   of scale: what makes a count worth it
+  --on slurm, --partition P, --account A, --gpus-per-node G, --time MINUTES   of scale: where it runs
+  --predictions            of history: how good the predictions of changes have been
+
+Changes that can be tried: num_workers=4 prefetch_factor=4 pin_memory=True persistent_workers=True
+  batch_size=128 autocast=bfloat16 compile=True channels_last=True tf32=True fused=True foreach=True
+  cudnn_benchmark=True cache; without any, the top remedy of the last run.
 %%gpuprof? says more.
 """
 
@@ -55,6 +77,8 @@ class GpuprofMagics(Magics):
         super().__init__(shell)
         self._ip: Any = shell
         self._cells: list[_Cell] = []
+        self._raw = ""  # the text of the cell that runs
+        self.last_cell: tuple[Cell, Run] | None = None  # what was profiled last, and the run it gave
         self._value: Any = None
 
     # -- called from the rewritten cell ----------------------------------------------------------
@@ -97,7 +121,22 @@ class GpuprofMagics(Magics):
         if self._cells:
             cell = self._cells.pop()
             cell.session.ended_with(sys.exc_info()[1])  # called from a finally
-            cell.finish()
+            run = cell.finish()
+            if run is not None and not self._cells:
+                self._remember(run)
+
+    def before_cell(self, info: Any) -> None:
+        """IPython is about to run a cell."""
+        if not self._cells:
+            self._raw = info.raw_cell or ""
+
+    def _remember(self, run: Run) -> None:
+        """What was profiled, for whoever wants to rerun it."""
+        from jupyter_gpuprof.records.reading import Missing
+        from jupyter_gpuprof.session.cell import Cell
+
+        mean = None if isinstance(run.steps.mean_s, Missing) else float(run.steps.mean_s)
+        self.last_cell = (Cell(self._raw, run.run_id, run.name, mean), run)
 
     def keep(self, value: Any) -> None:
         """The value of the cell's last expression."""
@@ -128,7 +167,7 @@ class GpuprofMagics(Magics):
     @argument(
         "words",
         nargs="*",
-        help="Of %%gpuprof only: last, history, compare A B, show RUN, trace FILE..., timeline RUN, help.",
+        help="Of %%gpuprof only: a command and what it takes; see %%gpuprof help.",
     )
     @argument("--name", default="", help="How to call the run.")
     @argument(
@@ -163,7 +202,7 @@ class GpuprofMagics(Magics):
         ``%gpuprof`` without a cell shows the status; ``%gpuprof help`` lists what else it can show.
         """
         if cell is None:
-            return self._line(line)
+            return run_line(self, line)
         if not cell.strip():
             raise UsageError("There is nothing to profile: put the training loop below %%gpuprof.")
         return self._run_directly(line, cell)
@@ -178,50 +217,6 @@ class GpuprofMagics(Magics):
             return None
         return eval(shell.compile(ast.Expression(last.value), "<profiled cell>", "eval"), shell.user_ns)
 
-    def _line(self, line: str) -> Run | None:
-        from jupyter_gpuprof.session.status import status_text
-        from jupyter_gpuprof.store.runs import load_run, recent_runs
-        from jupyter_gpuprof.views.html import compare_html, history_html
-        from jupyter_gpuprof.views.text import compare_text, history_text
-
-        args = self._parse(line)
-        words = args.words
-        try:
-            match words:
-                case []:
-                    print(status_text(__version__))
-                case ["help"]:
-                    print(HELP)
-                case ["last"]:
-                    return load_run("last")
-                case ["show", wanted]:
-                    return load_run(wanted)
-                case ["history"]:
-                    _show(history_text(runs := recent_runs()), history_html(runs))
-                case ["trace", _, *_]:
-                    return self._trace(words[1:], args)
-                case ["timeline", wanted]:
-                    output.show_timeline(load_run(wanted))
-                case ["compare", first, second]:
-                    a, b = load_run(first), load_run(second)
-                    _show(compare_text(a, b), compare_html(a, b))
-                case _:
-                    raise UsageError(f"%gpuprof does not know {' '.join(words)!r}. See %gpuprof help.")
-        except (GpuprofError, ImportError) as error:
-            raise UsageError(str(error)) from None
-        return None
-
-    def _trace(self, files: list[str], args: Any) -> Run:
-        from jupyter_gpuprof.session.trace import trace_run
-
-        line = output.ReadingLine(self._ip)
-        try:
-            run = trace_run([Path(file).expanduser() for file in files], name=args.name, progress=line.show)
-        finally:
-            line.finish("")
-        _write_outputs(run, args)
-        return run
-
 
 class _Cell:
     """One profiled cell: its session, its live line, what to write at the end."""
@@ -232,14 +227,18 @@ class _Cell:
         self._args = args
         live = not (args.quiet or args.no_live)
         self._line = output.LiveLine(shell) if live else None
-        self.session = Session(args.options, progress=self._line.show if self._line else None)
+        self.session = Session(
+            args.options,
+            progress=self._line.show if self._line else None,
+            file_names=lambda: cell_names(shell),
+        )
         for path in (args.json, args.html, args.timeline):
-            why = _unwritable(path)
+            why = output.unwritable(path)
             if why:
                 self.session.note(f"{path} cannot be written: {why}.")
                 print(f"gpuprof: {path} cannot be written: {why}. The cell runs on.", file=sys.stderr)
 
-    def finish(self) -> None:
+    def finish(self) -> Run | None:
         """Show and write the report; a failure of ours is one line, the cell's own result stays."""
         try:
             run = self.session.finish()
@@ -247,49 +246,17 @@ class _Cell:
                 self._line.finish(f"gpuprof: {run.steps.counted} steps, {run.verdict.label}")
             if not self._args.quiet:
                 display(output.report_bundle(run), raw=True)
-            _write_outputs(run, self._args)
+            output.write_outputs(run, self._args)
+            return run
         except Exception as error:
             print(f"gpuprof: the report failed ({type(error).__name__}: {error}).", file=sys.stderr)
+            return None
 
 
-def _write_outputs(run: Run, args: Any) -> None:
-    """Write what ``--json``, ``--html`` and ``--timeline`` name."""
-    from jupyter_gpuprof.store.runs import write_run
-    from jupyter_gpuprof.views.html import run_page
-
-    outputs = (
-        (args.json, lambda path: write_run(run, path)),
-        (args.html, lambda path: path.write_text(run_page(run), encoding="utf-8")),
-        (args.timeline, lambda path: _write_timeline(run, path)),
-    )
-    for path, write in outputs:
-        if path is None:
-            continue
-        try:
-            write(path)
-        except (OSError, ImportError, GpuprofError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            print(f"gpuprof: {path} was not written: {why}", file=sys.stderr)
-
-
-def _write_timeline(run: Run, path: Path) -> None:
-    from jupyter_gpuprof.views.timeline import timeline_page
-
-    path.write_text(timeline_page(run), encoding="utf-8")
-
-
-def _unwritable(path: Path | None) -> str:
-    if path is None:
-        return ""
-    if path.is_dir():
-        return "it is a folder"
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    return ""
-
-
-def _show(text: str, html: str) -> None:
-    display({"text/plain": text, "text/html": html}, raw=True)
+def cell_names(shell: Any) -> dict[str, str]:
+    """What IPython calls its cells' files, by the names they are compiled under."""
+    counts = getattr(shell.compile, "_filename_map", {})
+    return {file: f"cell [{count}]" for file, count in counts.items()}
 
 
 def _steps_or(text: str, word: str) -> int | None:
@@ -303,6 +270,7 @@ def load(shell: Any) -> None:
         return
     magics = GpuprofMagics(shell)
     shell.register_magics(magics)
+    shell.events.register("pre_run_cell", magics.before_cell)
     shell.input_transformers_cleanup.append(take_first_line)
     shell.ast_transformers.append(CellRewriter(lambda: magics.profiling))
     output.register(shell)
@@ -310,9 +278,11 @@ def load(shell: Any) -> None:
 
 def unload(shell: Any) -> None:
     """What ``%unload_ext jupyter_gpuprof`` does."""
-    shell.magics_manager.registry.pop("GpuprofMagics", None)
-    for magics in shell.magics_manager.magics.values():
-        magics.pop("gpuprof", None)
+    magics = shell.magics_manager.registry.pop("GpuprofMagics", None)
+    if magics is not None:
+        shell.events.unregister("pre_run_cell", magics.before_cell)
+    for known in shell.magics_manager.magics.values():
+        known.pop("gpuprof", None)
     if take_first_line in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(take_first_line)
     shell.ast_transformers[:] = [t for t in shell.ast_transformers if not isinstance(t, CellRewriter)]

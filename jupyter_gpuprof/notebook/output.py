@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof import clock
+from jupyter_gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.profile import Progress
+    from jupyter_gpuprof.session.trial import RerunProgress
 
 
-_RUN = ("jupyter_gpuprof.records.run", "Run")
+#: Records that are shown as their reports, by module and name: loading the extension imports none of them.
+_SHOWN = (
+    ("jupyter_gpuprof.records.run", "Run"),
+    ("jupyter_gpuprof.records.trial", "Trial"),
+    ("jupyter_gpuprof.records.batch", "BatchCurve"),
+)
 
 
 def report_bundle(run: Run) -> dict[str, str]:
@@ -23,21 +32,45 @@ def report_bundle(run: Run) -> dict[str, str]:
     return {"text/plain": run_text(run), "text/html": run_html(run)}
 
 
+def bundle_of(record: Any) -> dict[str, str]:
+    """Any of our records as text and HTML."""
+    kind = type(record).__name__
+    if kind == "Run":
+        return report_bundle(record)
+    if kind == "Trial":
+        from jupyter_gpuprof.views.trial_html import trial_html
+        from jupyter_gpuprof.views.trial_text import trial_text
+
+        return {"text/plain": trial_text(record), "text/html": trial_html(record)}
+    from jupyter_gpuprof.views.batch_html import batch_html
+    from jupyter_gpuprof.views.batch_text import batch_text
+
+    return {"text/plain": batch_text(record), "text/html": batch_html(record)}
+
+
 def register(shell: Any) -> None:
-    """Let this shell show a `Run` as its report."""
+    """Let this shell show our records as their reports."""
 
-    def bundle(run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return report_bundle(run)
+    def bundle(record: Any, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return bundle_of(record)
 
-    # By name: loading the extension does not import what a report needs.
-    shell.display_formatter.mimebundle_formatter.for_type_by_name(*_RUN, bundle)
+    for shown in _SHOWN:
+        shell.display_formatter.mimebundle_formatter.for_type_by_name(*shown, bundle)
 
 
 def unregister(shell: Any) -> None:
     """Undo `register`."""
     formatter = shell.display_formatter.mimebundle_formatter
-    formatter.deferred_printers.pop(_RUN, None)
-    formatter.pop(".".join(_RUN), None)
+    for shown in _SHOWN:
+        formatter.deferred_printers.pop(shown, None)
+        formatter.pop(".".join(shown), None)
+
+
+def show(text: str, html: str) -> None:
+    """Show something as text and HTML."""
+    from IPython.display import display
+
+    display({"text/plain": text, "text/html": html}, raw=True)
 
 
 def show_timeline(run: Run) -> None:
@@ -129,3 +162,85 @@ class ReadingLine(UpdatedLine):
         if now_s - self._shown_s >= 0.25:
             self._shown_s = now_s
             self._write(reading_text(done_bytes, total_bytes, now_s - self._began_s))
+
+
+class RerunLine(UpdatedLine):
+    """How far a series of reruns is.
+
+    Args:
+        shell: the IPython shell.
+        name: of the command.
+    """
+
+    def __init__(self, shell: Any, name: str) -> None:
+        super().__init__(shell)
+        self._name = name
+        self._shown_s = clock.now_s()
+
+    def show(self, progress: RerunProgress) -> None:
+        """Show it, at most four times a second."""
+        from jupyter_gpuprof.views.live import rerun_text
+
+        now_s = clock.now_s()
+        if now_s - self._shown_s >= 0.25:
+            self._shown_s = now_s
+            self._write(rerun_text(self._name, progress.what, progress.done, progress.elapsed_s))
+
+
+def write_outputs(run: Run, args: Any) -> None:
+    """Write what ``--json``, ``--html`` and ``--timeline`` name."""
+    from jupyter_gpuprof.store.runs import write_run
+    from jupyter_gpuprof.views.html import run_page
+
+    outputs = (
+        (args.json, lambda path: write_run(run, path)),
+        (args.html, lambda path: path.write_text(run_page(run), encoding="utf-8")),
+        (args.timeline, lambda path: _write_timeline(run, path)),
+    )
+    for path, write in outputs:
+        if path is None:
+            continue
+        try:
+            write(path)
+        except (OSError, ImportError, GpuprofError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            print(f"gpuprof: {path} was not written: {why}", file=sys.stderr)
+
+
+def _write_timeline(run: Run, path: Path) -> None:
+    from jupyter_gpuprof.views.timeline import timeline_page
+
+    path.write_text(timeline_page(run), encoding="utf-8")
+
+
+def unwritable(path: Path | None) -> str:
+    """Why nothing can be written there, or ""."""
+    if path is None:
+        return ""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return ""
+
+
+def write_record(record: Any, args: Any) -> None:
+    """Write what ``--json`` and ``--html`` of a command name."""
+    texts = (
+        (args.json, lambda: json.dumps(record.to_dict(), indent=2) + "\n"),
+        (args.html, lambda: page_of(record)),
+    )
+    for path, text in texts:
+        if path is None:
+            continue
+        try:
+            path.write_text(text(), encoding="utf-8")
+        except OSError as error:
+            print(f"gpuprof: {path} was not written: {error.strerror}", file=sys.stderr)
+
+
+def page_of(record: Any) -> str:
+    """One of our records as an HTML page of its own."""
+    from jupyter_gpuprof.views.html import page
+
+    return page(bundle_of(record)["text/html"], f"gpuprof: {getattr(record, 'run_name', '')}")

@@ -75,6 +75,9 @@ def patch(
 
     watched: weakref.WeakKeyDictionary[Any, _LastGradient] = weakref.WeakKeyDictionary()
 
+    # `forward` calls it, and so do the hooks of the composable `replicate`, which has no module to call.
+    before = "_pre_forward" if hasattr(DistributedDataParallel, "_pre_forward") else "forward"
+
     def wrap(original: Any) -> Any:
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
@@ -94,5 +97,5 @@ def patch(
         for last in list(watched.values()):
             last.remove()
 
-    replace(DistributedDataParallel, "forward", wrap)
+    replace(DistributedDataParallel, before, wrap)
     undo.append(remove_all)

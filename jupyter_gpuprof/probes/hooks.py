@@ -17,7 +17,9 @@ from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes import calls, ddp
+from jupyter_gpuprof.probes.autogradgraph import inside_backward
 from jupyter_gpuprof.probes.fetch import RECORDED
+from jupyter_gpuprof.probes.levers import LeverProbe
 from jupyter_gpuprof.probes.recorder import BACKWARD, SAMPLE_MASK, Recorder
 from jupyter_gpuprof.probes.sources import Source
 
@@ -25,6 +27,7 @@ _stack: list[Recorder] = []
 _current: Recorder | None = None
 _undo: list[Callable[[], None]] = []
 _copies = False  # whether copies to a device are marked too
+_looking: LeverProbe | None = None  # what still looks for the levers of the innermost run
 _lock = threading.RLock()
 
 
@@ -49,6 +52,7 @@ def push(recorder: Recorder) -> None:
             _current.disturbed = True  # from here on it misses its steps
         _stack.append(recorder)
         _current = recorder
+        _set_looking()
 
 
 def pop(recorder: Recorder) -> None:
@@ -58,10 +62,33 @@ def pop(recorder: Recorder) -> None:
         if recorder in _stack:
             _stack.remove(recorder)
         _current = _stack[-1] if _stack else None
+        _set_looking()
         if _current is None:
             _remove()
         else:
             _tell_around(recorder, "resume")
+
+
+def _set_looking() -> None:
+    global _looking
+    _looking = None if _current is None or _current.levers.done else _current.levers
+
+
+def _look(*, tensors: Any = None, optimizer: Any = None) -> None:
+    """Show a backward pass that begins, or an optimizer that stepped, until enough was seen."""
+    probe, recorder = _looking, _current
+    if probe is None or recorder is None:
+        return
+    if get_ident() != recorder.thread and not inside_backward():
+        return  # autograd's own thread is the run's, where a checkpoint is computed again
+    start = now_ns()
+    if optimizer is not None:
+        probe.optimizer(optimizer)
+    else:
+        probe.backward(tensors)
+    recorder.cost_ns += now_ns() - start
+    if probe.done:
+        _set_looking()
 
 
 def _tell_around(recorder: Recorder, kind: str) -> None:
@@ -82,6 +109,7 @@ def _forget() -> None:
     global _current
     _current = None
     _stack.clear()
+    _set_looking()
 
 
 if hasattr(os, "register_at_fork"):
@@ -236,16 +264,20 @@ def _patch_loader() -> None:
             recorder = _mine()
             if recorder is None:
                 return original(loader)
-            source = iterator = None
+            source = iterator = loan = None
             try:
                 source = recorder.begin_iter(loader)
             except Exception as error:
                 recorder.failed(error)
             try:
+                if recorder.lend is not None and (loan := recorder.lend(loader)) is not None:
+                    loan.give()
                 iterator = original(loader)
                 return iterator
             finally:
                 try:
+                    if loan is not None:
+                        loan.take_back()
                     recorder.end_iter(source, loader, iterator)
                 except Exception as error:
                     recorder.failed(error)
@@ -306,6 +338,8 @@ def _patch_training() -> None:
     def wrap_backward(original: Any) -> Any:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
+            if _looking is not None:
+                _look(tensors=tensors)
             result = original(tensors, *args, **kwargs)
             recorder = _current
             if recorder is None:
@@ -339,6 +373,8 @@ def _patch_training() -> None:
         return grad
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if _looking is not None:
+            _look(optimizer=optimizer)
         recorder = _current
         if recorder is None or recorder.failures_left <= 0:
             return

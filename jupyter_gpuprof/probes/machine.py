@@ -42,6 +42,12 @@ def training_threads(clock: str) -> int:
     return int(torch.get_num_threads()) if torch is not None and clock == "host" else 1
 
 
+def torch_threads() -> int | None:
+    """How many threads torch computes with in this process; None where it is not imported."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch is not None else None
+
+
 def awake_accelerator() -> Any | None:
     """The accelerator that this process has already begun to use, as a `torch.device`; never wakes one."""
     torch = sys.modules.get("torch")
@@ -54,6 +60,20 @@ def awake_accelerator() -> Any | None:
         return torch.device(device.type, torch.accelerator.current_device_index())
     except Exception:
         return None
+
+
+def any_accelerator() -> Any | None:
+    """The accelerator that torch would use, as a `torch.device`; asks without making a context on it."""
+    torch = import_torch()
+    if torch is None or not hasattr(torch, "accelerator"):
+        return torch.device("cuda") if torch is not None and torch.cuda.is_available() else None
+    return _ask(lambda: torch.accelerator.current_accelerator(check_available=True))
+
+
+def device_count(kind: str) -> int:
+    """How many devices of a kind this process may use."""
+    module: Any = getattr(sys.modules.get("torch"), kind, None)
+    return int(_ask(lambda: module.device_count()) or 0)
 
 
 def accelerator_in_use() -> Any | None:
@@ -158,3 +178,16 @@ def devices() -> list[str]:
         device = describe_device(torch.device(kind, index))
         found.append(f"{kind}:{index} {device.name}{' (SIMULATED)' if device.simulated else ''}")
     return found if len(found) > 1 else [*found, "no accelerator"]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device (or the host) had no memory left."""
+    torch = sys.modules.get("torch")
+    kinds = [
+        getattr(torch, "OutOfMemoryError", None),
+        getattr(getattr(torch, "cuda", None), "OutOfMemoryError", None),
+    ]
+    known = tuple(kind for kind in kinds if isinstance(kind, type))
+    if isinstance(error, (MemoryError, *known)):
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()

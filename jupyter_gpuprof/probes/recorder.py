@@ -15,7 +15,8 @@ from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
 from jupyter_gpuprof.probes.events import EventBackend, HostClock
-from jupyter_gpuprof.probes.fetch import RECORDED, SKIPPED, THROUGH, Fetch, Observer, Sink
+from jupyter_gpuprof.probes.fetch import RECORDED, SKIPPED, THROUGH, Fetch, Loan, Observer, Sink
+from jupyter_gpuprof.probes.levers import LeverProbe
 from jupyter_gpuprof.probes.sources import Source, Sources
 
 #: Marks collected before they are read back, and the most that may wait for a device that lags behind.
@@ -47,6 +48,7 @@ class Recorder:
         self, sink: Sink, grad_enabled: Callable[[], bool], backend: EventBackend | None = None
     ) -> None:
         self.sources = Sources()
+        self.levers = LeverProbe()
         self.thread = threading.get_ident()
         self.failures: list[str] = []
         self.failures_left = MAX_FAILURES
@@ -60,6 +62,7 @@ class Recorder:
         self.on_drain: Callable[[], None] | None = None
         self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
         self.stop_request: BaseException | None = None  # raised at the next step boundary
+        self.lend: Callable[[Any], Loan | None] | None = None  # what a loader's workers are to begin with
         self.disturbed = False  # another thread's run was on meanwhile
         self.drain_at = DRAIN_AT
         self.quick = False  # the short ways through the hooks will do: the host's clock, nobody looks on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jupyter_gpuprof.records.catalogue import SmallerDevice
 from jupyter_gpuprof.records.causes import Causes
 from jupyter_gpuprof.records.levers import Lever
 from jupyter_gpuprof.records.reading import Missing, Number
@@ -24,6 +25,7 @@ class Facts:
         training_threads: host threads that the step itself keeps busy (on a CPU, torch's).
         usable_cores: processor cores that this process may use.
         levers: the levers and whether they are on; None when nobody looked.
+        smaller: devices and slices with less memory that would hold the peak with headroom.
         input_causes: what making a batch consists of.
         host_causes: what the training thread does outside of fetching.
         free_memory_bytes: host memory that further loader workers may use.
@@ -45,6 +47,7 @@ class Facts:
     training_threads: int = 1
     usable_cores: Number = field(default_factory=lambda: Missing("the number of cores was not read"))
     levers: tuple[Lever, ...] | None = None
+    smaller: tuple[SmallerDevice, ...] = ()
     input_causes: Causes | Missing = NO_SAMPLES
     host_causes: Causes | Missing = NO_SAMPLES
     free_memory_bytes: Number = Missing("not read")

@@ -28,7 +28,8 @@ class ScalingPoint:
         throughput: samples per second of all ranks together, the mean over repeats.
         low: end of its interval of about 95 % (`throughput` itself with a single repeat).
         high: the other end.
-        efficiency: throughput over count times the throughput of 1.
+        efficiency: throughput over count times the throughput of 1 (of the smallest measured count, per
+            device, where 1 was not measured).
         exposed_communication: share of the wall time of the ranks, where it was measured.
         exposed_input: the same for waiting for input.
         peak_memory_bytes: the largest of any rank.
@@ -63,18 +64,22 @@ class AmdahlFit:
 class UslFit:
     """Gunther's law ``speedup(n) = n / (1 + contention (n-1) + coherency n (n-1))`` and its peak.
 
-    `peak_count` is ``sqrt((1 - contention) / coherency)``.
+    `peak_count` is ``sqrt((1 - contention) / coherency)``, beyond which more devices are slower.
     """
 
     contention: float
     coherency: float
-    peak_count: float
+    peak_count: Estimate
 
 
 @dataclass(frozen=True)
 class FitCurve:
-    """A law evaluated at device counts for drawing: speed-up and its interval; shape of each: (n,)."""
+    """A law evaluated at device counts for drawing; shape of each: (n,).
 
+    `speedup` and its interval are against the smallest measured count, which is ``counts[0]``.
+    """
+
+    law: Literal["Amdahl", "USL"]
     counts: tuple[float, ...]
     speedup: tuple[float, ...]
     low: tuple[float, ...]
@@ -93,7 +98,8 @@ class ScalingFit:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What a count costs for the same work, relative to one device, and in money where prices are known."""
+    """What a count costs for the same work, relative to one device (or to the smallest measured count),
+    and in money where prices are known."""
 
     count: int
     time_ratio: float  # of one device's time
@@ -109,6 +115,23 @@ class ScalingVerdict:
     sentence: str
     reasons: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScalingProgress:
+    """Where a scaling stands while it is measured; it is shown, not saved.
+
+    Args:
+        what: what runs now, in words: "4 devices, repeat 2, starting".
+        done: how much of the whole scaling is done, 0 to 1.
+        elapsed_s: since the beginning.
+        running: the count that runs now and its throughput so far, samples per second.
+    """
+
+    what: str
+    done: float
+    elapsed_s: float
+    running: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True)

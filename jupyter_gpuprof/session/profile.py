@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from jupyter_gpuprof.analysis.steps import PARTS, StepAssembler
 from jupyter_gpuprof.analysis.trace_breakdown import breakdown
 from jupyter_gpuprof.analysis.window import agreement, apply_window
 from jupyter_gpuprof.errors import OptionError, TraceError
+from jupyter_gpuprof.planning.catalogue import prices
 from jupyter_gpuprof.probes import hooks, machine
 from jupyter_gpuprof.probes.events import torch_events
 from jupyter_gpuprof.probes.recorder import Recorder
@@ -22,9 +23,11 @@ from jupyter_gpuprof.records.ops import OpWindow
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.timing import Part, StepTable
-from jupyter_gpuprof.session.evidence import loaders_of, missing_parts, overhead_of, remarks_on, series_of
+from jupyter_gpuprof.session.evidence import missing_parts, overhead_of, remarks_on, series_of
+from jupyter_gpuprof.session.facts import gather_facts
 from jupyter_gpuprof.session.opwindow import describe_window
 from jupyter_gpuprof.session.ranks import merge_ranks
+from jupyter_gpuprof.session.sampling import Sampled, Sampling
 from jupyter_gpuprof.session.window import WindowControl
 from jupyter_gpuprof.store.rankfolder import RankReport, collect, forget, leave, rank_folder, rank_of
 from jupyter_gpuprof.store.runs import new_run_id, save_run
@@ -66,6 +69,8 @@ class Options:
         warmup: steps to leave out at the beginning; None chooses.
         steps: end after so many counted steps; None runs to the end.
         kernels: steps of the kernel window; 0 for none, None for a few where there is an accelerator.
+        in_step: end by the number of batches fetched, which is the same on all ranks of a job, and not
+            by the steps that the device has come to, which is not.
 
     Raises:
         OptionError: a value makes no sense.
@@ -75,6 +80,7 @@ class Options:
     warmup: int | None = None
     steps: int | None = None
     kernels: int | None = None
+    in_step: bool = False
 
     def __post_init__(self) -> None:
         if self.warmup is not None and self.warmup < 0:
@@ -90,6 +96,7 @@ class Session:
         options: what the person chose.
         progress: called on the training thread with a `Progress`, at most four times a second.
         save: whether the run is kept in the ledger database.
+        file_names: what to call the files of the person's code (a notebook's cells), by their path.
     """
 
     def __init__(
@@ -98,11 +105,15 @@ class Session:
         *,
         progress: Callable[[Progress], None] | None = None,
         save: bool = True,
+        file_names: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.options = options or Options()
         self.run: Run | None = None
+        self.table: StepTable | None = None  # of a finished session
+        self._samples = Sampled()
         self._progress = progress
         self._save = save
+        self._file_names = file_names
         self._notes: list[str] = []
         self._doubts: list[str] = []
         self._stopped = False
@@ -130,6 +141,7 @@ class Session:
         if self.options.steps is not None:
             self.recorder.read_back_at_once()
         self._memory = machine.PeakMemory(machine.awake_accelerator())
+        self._prices = prices()  # a price that cannot be read ends the cell before it runs
         self._window = WindowControl(self.recorder, self.options.kernels, self._notes.append)
         if not self._window.done:
             self.recorder.observe(self._window)
@@ -138,9 +150,12 @@ class Session:
             self._folder = rank_folder() / str(next(_RUN_NUMBER))
             forget(self._folder, self.rank)
         self._pid = os.getpid()
+        self._sampling = Sampling(self.recorder)
         try:
             hooks.push(self.recorder)
+            self._sampling.start()
         except BaseException:  # an interrupt at the wrong moment, too
+            self._sampling.stop()
             hooks.pop(self.recorder)
             raise
 
@@ -152,14 +167,19 @@ class Session:
         try:
             return self._finish()
         finally:
-            hooks.pop(self.recorder)  # last: what we do here is not the time of a run around this one
+            try:
+                self._sampling.stop()
+            finally:
+                hooks.pop(self.recorder)  # last: what we do here is not the time of a run around this one
 
     def _finish(self) -> Run:
+        self._sampling.halt()
         for end in (self._window.end, self.recorder.finish):
             try:
                 end()
             except Exception as error:
                 self.recorder.failed(error)
+        self._samples = self._sampling.stop()
         if self.recorder.disturbed:
             self._doubts.append("Another run was on in another thread: steps of this one are missing.")
         self.run = self._conclude()
@@ -229,6 +249,9 @@ class Session:
                 self._live_ns, self._live_steps = clock.now_ns(), steps
 
     def _is_enough(self, wanted: int) -> bool:
+        if self.options.in_step:
+            most = max((source.fetches for source in self.recorder.sources.all), default=0)
+            return max(most, self.recorder.backwards) > wanted + self._expected_warmup(wanted)
         return self.assembler.steps_done >= wanted + self._expected_warmup(wanted)
 
     def _expected_warmup(self, wanted: int) -> int:
@@ -271,21 +294,22 @@ class Session:
             sample_s=series.sample(),
         )
         table, ops = self._with_window(table)
+        self.table = table
         if self._device is None:
             self._memory = machine.PeakMemory(None)
         memory, remark = self._memory.reading()
-        facts = Facts(
-            device=machine.describe_device(self._device),
+        facts = gather_facts(
+            self.recorder,
+            self.assembler,
+            self._samples,
+            device=self._device,
             memory=memory,
-            loaders=loaders_of(self.recorder, self.assembler),
-            warmup_steps=self._expected_warmup(self.options.steps)
+            warmup=self._expected_warmup(self.options.steps)
             if self._stopped and self.options.steps is not None
             else self.options.warmup,
-            failed_steps=self.assembler.failed,
-            optimizer_steps=self.recorder.optimizer_steps,
-            training_threads=machine.training_threads(self.recorder.backend.clock),
-            usable_cores=machine.usable_cores(),
-            doubts=tuple(self._doubts),
+            prices=self._prices,
+            doubts=self._doubts,
+            names=self._file_names(),
         )
         conclusion = conclude(table, facts)
         run = Run(
@@ -303,6 +327,10 @@ class Session:
             loaders=facts.loaders,
             notes=tuple(self._all_notes(remark)),
             ops=ops,
+            input_causes=facts.input_causes,
+            host_causes=facts.host_causes,
+            levers=facts.levers or (),
+            no_help=conclusion.no_help,
         )
         return self._with_ranks(RankReport(self.rank, run, table, self._window.trace), facts)
 

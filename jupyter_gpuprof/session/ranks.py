@@ -74,6 +74,7 @@ def merge_ranks(reports: Sequence[RankReport], facts: Facts, world_size: int) ->
         shares=conclusion.shares,
         verdict=conclusion.verdict,
         remedies=conclusion.remedies,
+        no_help=conclusion.no_help,
         notes=tuple(notes),
         ranks=ranks,
     )

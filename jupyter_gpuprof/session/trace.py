@@ -75,6 +75,7 @@ def trace_run(
         shares=conclusion.shares,
         verdict=conclusion.verdict,
         remedies=conclusion.remedies,
+        no_help=conclusion.no_help,
         overhead=Overhead(nothing, nothing),
         memory=facts.memory,
         notes=tuple(dict.fromkeys((*found.notes, *unread, *(n for b in breakdowns for n in b.notes)))),

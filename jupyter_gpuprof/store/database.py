@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jupyter_gpuprof import clock
+from jupyter_gpuprof.errors import LedgerError
+from jupyter_gpuprof.store.filesystem import is_local
 
 #: Another place for the ledger file (tests, shared machines).
 ENVIRONMENT_VARIABLE = "JUPYTER_GPUPROF_DATABASE"
@@ -24,6 +26,40 @@ MIGRATIONS: tuple[str, ...] = (
         body TEXT NOT NULL  -- the run's JSON, see docs/run.md
     );
     CREATE INDEX runs_by_time ON runs (started_at);
+    """,
+    """
+    CREATE TABLE trials (
+        trial_id TEXT PRIMARY KEY,
+        run_id TEXT NOT NULL,
+        started_at TEXT NOT NULL,
+        body TEXT NOT NULL  -- the trial's JSON
+    );
+    CREATE INDEX trials_by_time ON trials (started_at);
+    CREATE TABLE curves (
+        curve_id TEXT PRIMARY KEY,
+        kind TEXT NOT NULL,  -- "batch" or "scaling"
+        run_id TEXT NOT NULL,
+        started_at TEXT NOT NULL,
+        body TEXT NOT NULL  -- the JSON of the curve's record
+    );
+    CREATE INDEX curves_by_time ON curves (kind, started_at);
+    """,
+    """
+    CREATE TABLE device_seconds (
+        hour INTEGER NOT NULL,  -- whole hours since 1970, UTC
+        device_uuid TEXT NOT NULL,
+        state TEXT NOT NULL,
+        user TEXT NOT NULL,  -- '' in this and the following columns: nobody, or nothing that we know of
+        notebook TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        study TEXT NOT NULL,
+        trial TEXT NOT NULL,
+        measure TEXT NOT NULL,  -- how busy was measured
+        device_name TEXT NOT NULL,
+        seconds REAL NOT NULL,
+        samples INTEGER NOT NULL,
+        PRIMARY KEY (hour, device_uuid, state, user, notebook, run_id, study, trial, measure)
+    ) WITHOUT ROWID;
     """,
 )
 
@@ -51,10 +87,31 @@ def open_database(path: Path | None = None, remarks: list[str] | None = None) ->
     Raises:
         OSError, sqlite3.Error: the file cannot be written.
     """
-    path = path or database_path()
+    connection = connect(path or database_path(), remarks)
+    try:
+        with connection:
+            yield connection
+    finally:
+        connection.close()
+
+
+def connect(
+    path: Path, remarks: list[str] | None = None, *, timeout_s: float = 10.0, any_thread: bool = False
+) -> sqlite3.Connection:
+    """A connection for the caller to commit and close; see `open_database`.
+
+    Args:
+        path: the file.
+        remarks: what a person should know is appended here.
+        timeout_s: how long to wait for other writers.
+        any_thread: allow it in other threads than this one, one at a time.
+
+    Raises:
+        OSError, sqlite3.Error: the file cannot be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        connection = _connect(path)
+        return _connect(path, timeout_s, any_thread)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise  # locked, read-only, disk full: not broken
@@ -63,25 +120,47 @@ def open_database(path: Path | None = None, remarks: list[str] | None = None) ->
             remarks.append(
                 f"The ledger was damaged ({error}); it is kept as {aside.name}, a new one was begun."
             )
-        connection = _connect(path)
+        return _connect(path, timeout_s, any_thread)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Whatever is wrong with the ledger file is one sentence.
+
+    Raises:
+        LedgerError: it cannot be read.
+    """
     try:
-        with connection:
-            yield connection
-    finally:
-        connection.close()
+        yield
+    except (sqlite3.Error, OSError, ValueError) as error:
+        raise LedgerError(f"The ledger cannot be read: {error}.") from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=10.0)
+def _connect(path: Path, timeout_s: float, any_thread: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=timeout_s, check_same_thread=not any_thread)
     try:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if answer != "ok":
             raise sqlite3.DatabaseError(answer.splitlines()[-1])
+        _set_journal(connection, path)
         _migrate(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _set_journal(connection: sqlite3.Connection, path: Path) -> None:
+    """A write-ahead log on a local disk, so that nobody waits for readers; a plain journal elsewhere.
+
+    The log needs memory that all processes share, which network file systems do not give.
+    """
+    wanted = "wal" if is_local(path) else "delete"
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
+        with suppress(sqlite3.OperationalError):  # somebody else has it open: it stays as it is
+            connection.execute(f"PRAGMA journal_mode = {wanted}")
+    if wanted == "wal":  # without waiting for the disk: what a power cut may lose is whole transactions
+        connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

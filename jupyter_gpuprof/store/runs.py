@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from jupyter_gpuprof.errors import LedgerError, RunFileError, RunNotFound
+from jupyter_gpuprof.errors import RunFileError, RunNotFound
 from jupyter_gpuprof.records.run import Run
-from jupyter_gpuprof.store.database import open_database
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Whatever is wrong with the ledger file is one sentence."""
-    try:
-        yield
-    except (sqlite3.Error, OSError, ValueError) as error:
-        raise LedgerError(f"The ledger cannot be read: {error}.") from error
+from jupyter_gpuprof.store.database import open_database, readable
 
 
 def new_run_id(started_at: str) -> str:
@@ -49,7 +37,7 @@ def save_run(run: Run, path: Path | None = None) -> str:
 
 def recent_runs(limit: int = 20, path: Path | None = None) -> list[Run]:
     """The last runs, newest first; those of a newer schema are left out."""
-    with _readable(), open_database(path) as database:
+    with readable(), open_database(path) as database:
         rows = database.execute(
             "SELECT body FROM runs ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,)
         ).fetchall()
@@ -69,7 +57,7 @@ def find_run(wanted: str, path: Path | None = None) -> Run:
         RunNotFound: there is none.
         RunFileError: it was written by a newer version.
     """
-    with _readable(), open_database(path) as database:
+    with readable(), open_database(path) as database:
         row = database.execute(
             "SELECT body FROM runs WHERE ?1 = 'last' OR run_id = ?1 OR name = ?1"
             " OR substr(run_id, 1, length(?1)) = ?1"
@@ -81,7 +69,7 @@ def find_run(wanted: str, path: Path | None = None) -> Run:
         raise RunNotFound(
             "No run was saved yet." if wanted == "last" else f"The ledger holds no run {wanted!r}."
         )
-    with _readable():
+    with readable():
         return Run.from_dict(json.loads(row[0]))
 
 

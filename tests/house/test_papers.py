@@ -10,6 +10,7 @@ import pytest
 
 from jupyter_gpuprof.analysis.rules import Thresholds
 from jupyter_gpuprof.cli.main import _parser
+from jupyter_gpuprof.notebook.commands import COMMANDS
 from jupyter_gpuprof.notebook.magics import HELP, GpuprofMagics
 from jupyter_gpuprof.records import run as records
 
@@ -22,20 +23,23 @@ RUN_RECORDS = [
 
 
 def magic_options() -> set[str]:
-    parser = GpuprofMagics.gpuprof.parser
-    return {
-        option for action in parser._actions for option in action.option_strings if option.startswith("--")
-    }
+    parsers = [GpuprofMagics.gpuprof.parser, *(command.parser for command in COMMANDS.values())]
+    options = (option for parser in parsers for action in parser._actions for option in action.option_strings)
+    return {option for option in options if option.startswith("--")}
 
 
-def test_help_names_every_option() -> None:
-    assert magic_options() == set(re.findall(r"^  (--[\w-]+)", HELP, re.MULTILINE))
+def test_help_names_every_option_and_command() -> None:
+    assert magic_options() == set(re.findall(r"--[a-z][\w-]*", HELP))
+    for command in COMMANDS:
+        assert command == "status" or f"%gpuprof {command}" in HELP, command
 
 
 def test_readme_names_every_option_and_command() -> None:
     readme = (ROOT / "README.md").read_text()
     for option in magic_options():
         assert option in readme, option
+    for command in COMMANDS:
+        assert command in readme, command
     (commands,) = [a for a in _parser()._actions if a.choices]
     for command in commands.choices:
         assert f"jupyter gpuprof {command}" in readme, command

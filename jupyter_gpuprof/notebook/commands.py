@@ -1,0 +1,282 @@
+"""What can be asked with ``%gpuprof WORD ...``: one small command each, in one table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.process import arg_split
+
+from jupyter_gpuprof._version import __version__
+from jupyter_gpuprof.errors import GpuprofError, NoCellError
+from jupyter_gpuprof.notebook import output
+
+if TYPE_CHECKING:
+    from jupyter_gpuprof.notebook.magics import GpuprofMagics
+
+#: Asks a command with its parsed arguments.
+Act = Callable[["GpuprofMagics", Any], Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One word after ``%gpuprof``: how its line is parsed and what it does."""
+
+    parser: argparse.ArgumentParser
+    act: Act
+
+
+def run_line(magics: GpuprofMagics, line: str) -> Any:
+    """Do what ``%gpuprof line`` asks; what it returns is shown.
+
+    Raises:
+        UsageError: of IPython, one sentence, for whatever the person can mend.
+    """
+    try:
+        words = arg_split(line)
+    except ValueError as error:  # a quote that is not closed
+        raise UsageError(f"The options cannot be read: {error}.") from None
+    name, *rest = words or ["status"]
+    command = COMMANDS.get(name)
+    if command is None:
+        raise UsageError(f"%gpuprof does not know {line.strip()!r}. See %gpuprof help.")
+    args = command.parser.parse_args(rest)
+    try:
+        return command.act(magics, args)
+    except (GpuprofError, ImportError) as error:
+        raise UsageError(str(error)) from None
+    except KeyboardInterrupt:
+        print(f"gpuprof: {name} was interrupted; nothing was changed.", file=sys.stderr)
+        return None
+
+
+def _parser(name: str, *arguments: tuple[tuple[str, ...], dict[str, Any]]) -> argparse.ArgumentParser:
+    parser = MagicArgumentParser(prog=f"%gpuprof {name}", add_help=False)
+    for flags, options in arguments:
+        parser.add_argument(*flags, **options)
+    return parser
+
+
+def _option(*flags: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return flags, options
+
+
+def outputs() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
+    """``--json`` and ``--html``."""
+    return (
+        _option("--json", type=Path, default=None, metavar="PATH"),
+        _option("--html", type=Path, default=None, metavar="PATH"),
+    )
+
+
+def _reruns() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
+    """What all commands take that rerun the last profiled cell."""
+    return (
+        _option("--steps", type=int, default=None),
+        _option("--timeout", type=float, default=None, metavar="SECONDS"),
+        _option("--allow-writes", action="store_true"),
+        *outputs(),
+    )
+
+
+# -- what is saved -----------------------------------------------------------------------------------
+
+
+def _status(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.session.status import status_text
+
+    print(status_text(__version__))
+
+
+def _help(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.notebook.magics import HELP
+
+    print(HELP)
+
+
+def _last(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.store.runs import load_run
+
+    return load_run("last")
+
+
+def _show(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.store.runs import load_run
+
+    return load_run(args.run)
+
+
+def _history(magics: GpuprofMagics, args: Any) -> None:
+    if args.predictions:
+        from jupyter_gpuprof.store.trials import recent_trials
+        from jupyter_gpuprof.views.trial_html import predictions_html
+        from jupyter_gpuprof.views.trial_text import predictions_text
+
+        trials = recent_trials(None)
+        output.show(predictions_text(trials), predictions_html(trials))
+        return
+    from jupyter_gpuprof.store.runs import recent_runs
+    from jupyter_gpuprof.views.html import history_html
+    from jupyter_gpuprof.views.text import history_text
+
+    runs = recent_runs()
+    output.show(history_text(runs), history_html(runs))
+
+
+def _compare(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.store.runs import load_run
+    from jupyter_gpuprof.views.html import compare_html
+    from jupyter_gpuprof.views.text import compare_text
+
+    a, b = load_run(args.first), load_run(args.second)
+    output.show(compare_text(a, b), compare_html(a, b))
+
+
+def _timeline(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.store.runs import load_run
+
+    output.show_timeline(load_run(args.run))
+
+
+def _trace(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.trace import trace_run
+
+    line = output.ReadingLine(magics.shell)
+    try:
+        run = trace_run([Path(file).expanduser() for file in args.files], name=args.name, progress=line.show)
+    finally:
+        line.finish("")
+    output.write_outputs(run, args)
+    return run
+
+
+# -- reruns of the last profiled cell ------------------------------------------------------------------
+
+
+def _try(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.trial import LIMIT_S, try_change
+
+    cell, run = _last_cell(magics)
+    line = output.RerunLine(magics.shell, "try")
+    try:
+        trial = try_change(
+            cell,
+            run,
+            magics.shell.user_ns,
+            args.settings,
+            steps=args.steps,
+            limit_s=args.timeout or LIMIT_S,
+            allow_writes=args.allow_writes,
+            progress=line.show,
+        )
+    finally:
+        line.finish("")
+    output.write_record(trial, args)
+    return trial
+
+
+def _batch(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.batch import batch_curve, parse_grow, parse_share
+    from jupyter_gpuprof.session.trial import LIMIT_S
+
+    grow, until_memory = parse_grow(args.grow), parse_share(args.until_memory)
+    cell, run = _last_cell(magics)
+    line = output.RerunLine(magics.shell, "batch")
+    try:
+        curve = batch_curve(
+            cell,
+            run,
+            magics.shell.user_ns,
+            grow=grow,
+            until_memory=until_memory,
+            steps=args.steps,
+            limit_s=args.timeout or LIMIT_S,
+            allow_writes=args.allow_writes,
+            progress=line.show,
+        )
+    finally:
+        line.finish("")
+    output.write_record(curve, args)
+    return curve
+
+
+def _scale(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.notebook.scaling_output import ScalingDisplay
+    from jupyter_gpuprof.session.backends import backend_of
+    from jupyter_gpuprof.session.scale import Scale, parse_counts, scale_options
+
+    options = scale_options(parse_counts(args.counts), args)
+    cell, run = _last_cell(magics)
+    shown = ScalingDisplay(magics.shell)
+    measured = Scale(
+        cell, run, magics.shell.user_ns, options, backend=backend_of(args), on_update=shown.show
+    ).run()
+    shown.end(measured)
+    output.write_record(measured, args)
+
+
+def _last_cell(magics: GpuprofMagics) -> Any:
+    """The last profiled cell and its run.
+
+    Raises:
+        NoCellError: there is none in this kernel.
+    """
+    if magics.last_cell is None:
+        raise NoCellError("No cell was profiled in this kernel yet.")
+    return magics.last_cell
+
+
+COMMANDS: dict[str, Command] = {
+    "status": Command(_parser("status"), _status),
+    "help": Command(_parser("help"), _help),
+    "last": Command(_parser("last"), _last),
+    "show": Command(_parser("show", _option("run")), _show),
+    "history": Command(_parser("history", _option("--predictions", action="store_true")), _history),
+    "compare": Command(_parser("compare", _option("first"), _option("second")), _compare),
+    "timeline": Command(_parser("timeline", _option("run")), _timeline),
+    "trace": Command(
+        _parser(
+            "trace",
+            _option("files", nargs="+"),
+            _option("--name", default=""),
+            *outputs(),
+            _option("--timeline", type=Path, default=None, metavar="PATH"),
+        ),
+        _trace,
+    ),
+    "try": Command(_parser("try", _option("settings", nargs="*"), *_reruns()), _try),
+    "scale": Command(
+        _parser(
+            "scale",
+            _option("counts", nargs="+"),
+            _option("--mode", choices=("weak", "strong"), default="weak"),
+            _option("--repeats", type=int, default=3),
+            _option("--raw", action="store_true"),
+            _option("--least-gain", type=float, default=1.6),
+            _option("--least-efficiency", type=float, default=0.7),
+            _option("--price", type=float, default=None),
+            _option("--on", choices=("slurm",), default=None),
+            _option("--partition", default=""),
+            _option("--account", default=""),
+            _option("--gpus-per-node", type=int, default=None),
+            _option("--time", type=int, default=None, metavar="MINUTES"),
+            *_reruns(),
+        ),
+        _scale,
+    ),
+    "batch": Command(
+        _parser(
+            "batch",
+            _option("--grow", default="1,2,4", metavar="FACTORS"),
+            _option("--until-memory", default="90%", metavar="SHARE"),
+            *_reruns(),
+        ),
+        _batch,
+    ),
+}

@@ -1,0 +1,1 @@
+"""The foresight: what another device, or several, would be worth."""
