@@ -58,3 +58,10 @@ def unload_ipython_extension(shell: Any) -> None:
     from jupyter_gpuprof.notebook.magics import unload
 
     unload(shell)
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    """Called by the Jupyter server when the extension is enabled."""
+    from jupyter_gpuprof.server.app import points
+
+    return points()

@@ -11,6 +11,8 @@
     │   └── NewerSchemaError  it was written by a newer version of us
     ├── LedgerError         the ledger file cannot be read
     ├── RunNotFound         no such run in the ledger
+    ├── HolderNotFound      no such kernel or process
+    ├── ReleaseRefused      a device cannot be freed without touching work, or what is not ours
     └── TraceError          a stored trace cannot be read
 
 Each message is one sentence that says what happened; ``hint`` says what to do. The doors print both
@@ -100,3 +102,15 @@ class RerunError(GpuprofError):
     """A rerun of the profiled cell failed, hung, or counted no step."""
 
     hint = "Nothing of yours was changed."
+
+
+class HolderNotFound(GpuprofError):
+    """This server has no such kernel, or the process is gone."""
+
+    hint = "The list of holders is read anew every second."
+
+
+class ReleaseRefused(GpuprofError):
+    """Freeing the device would touch work in progress, or what is not certainly ours."""
+
+    hint = "Nothing was done."

@@ -14,6 +14,7 @@ from typing import Literal
 
 from jupyter_gpuprof.analysis.frames import place
 from jupyter_gpuprof.analysis.stacks import (
+    around_backward,
     host_activity,
     input_activity,
     is_idle,
@@ -98,9 +99,9 @@ def host_causes(
     """
     if training is None:
         return Missing("the stacks were not sampled")
-    stepping = [
-        (*host_activity(stack.frames), stack.count) for stack in training.stacks if stack.where == "step"
-    ]
+    stepped = [stack for stack in training.stacks if stack.where == "step"]
+    whole = set().union(*(around_backward(stack.frames) for stack in stepped))
+    stepping = [(*host_activity(stack.frames, whole), stack.count) for stack in stepped]
     causes = _causes("host", stepping, "the training thread outside of fetching", names or {})
     if isinstance(causes, Missing):
         return causes
@@ -129,14 +130,11 @@ def _of_workers(
     causes = _causes("input", busy, "busy workers", names)
     if isinstance(causes, Missing):
         return causes
-    busy_s = causes.samples * workers.period_s
-    cpu: Number = workers.cpu_s
-    if not isinstance(cpu, Missing):
-        cpu = min(1.0, max(0.0, cpu / busy_s)) if busy_s > 0 else Missing("no time was sampled")
+    work_s, cpu_ratio = _work(causes.samples * workers.period_s, workers)
     causes = replace(
         causes,
-        batch_s=_per(batches, busy_s, "batch"),
-        cpu_ratio=cpu,
+        batch_s=_per(batches, work_s, "batch"),
+        cpu_ratio=cpu_ratio,
         how=_how(workers, f"{workers.threads} loader worker{'s' if workers.threads != 1 else ''}"),
         hints=(*causes.hints, *workers.remarks),
     )
@@ -146,6 +144,21 @@ def _of_workers(
         return causes
     serial_s = _per(batches, taken * training.period_s, "batch")
     return replace(_with_taking_over(causes, wilson(taken, fetches)), serial_s=serial_s)
+
+
+def _work(busy_s: float, workers: Samples) -> tuple[float, Number]:
+    """Seconds of work in busy ones, and the part of them on a processor.
+
+    Standing in line for a core is no work: with a core of its own a worker would be done earlier.
+    """
+    if isinstance(workers.cpu_s, Missing):
+        return busy_s, workers.cpu_s
+    if busy_s <= 0:
+        return 0.0, Missing("no time was sampled")
+    cpu_s = min(busy_s, max(0.0, float(workers.cpu_s)))
+    waited_s = 0.0 if isinstance(workers.core_wait_s, Missing) else max(0.0, float(workers.core_wait_s))
+    work_s = max(cpu_s, busy_s - waited_s)
+    return work_s, cpu_s / work_s if work_s > 0 else 0.0
 
 
 def _with_taking_over(causes: Causes, taken: Estimate) -> Causes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from jupyter_gpuprof.analysis.frames import HOST, INPUT, is_own, is_plumbing, library, short_name
 from jupyter_gpuprof.records.samples import Frame
@@ -12,6 +12,7 @@ _LOADER = "torch/utils/data/dataloader.py"
 _WORKER = "torch/utils/data/_utils/worker.py"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
 _QUEUE = "multiprocessing/queues.py"
+_BACKWARD = ("torch/_tensor.py", "torch/autograd/__init__.py")
 _UNPICKLING = re.compile(
     r"torch/multiprocessing/|torch/utils/data/_utils/pin_memory|multiprocessing/re(duction|source_)"
 )
@@ -47,11 +48,18 @@ def input_activity(frames: Sequence[Frame]) -> tuple[str, Frame | None]:
     return "transforming" if own is not None else "other", own
 
 
-def host_activity(frames: Sequence[Frame]) -> tuple[str, Frame | None]:
+def host_activity(
+    frames: Sequence[Frame], training: Collection[tuple[str, str]] = ()
+) -> tuple[str, Frame | None]:
     """What a stack of the training thread outside of a fetch does, and the person's innermost line in it.
 
     All that happens inside writing a checkpoint is that; then comes waiting for the device and moving
     data, then what it is done for (logging, metrics), then torch's own work.
+
+    Args:
+        frames: the stack, innermost first.
+        training: functions that the whole of the training is in (`around_backward`): whatever they are
+            called ("report_training"), that says nothing of a part of it.
     """
     worked = [frame for frame in frames if not is_plumbing(frame.file)]
     inside, own, outside = _around_own(worked)
@@ -61,7 +69,8 @@ def host_activity(frames: Sequence[Frame]) -> tuple[str, Frame | None]:
     if own is not None and not any(found):
         called = HOST.of_call(own.text)
         found.append("launching" if called == "moving data" and _CAST.search(own.text) else called)
-    named = [HOST.of_function(frame) if is_own(frame) else HOST.of_library(frame) for frame in outside]
+    telling = [frame for frame in outside if (frame.file, frame.function) not in training]
+    named = [HOST.of_function(frame) if is_own(frame) else HOST.of_library(frame) for frame in telling]
     if "checkpoint" in (*found, *named):
         return "checkpoint", own
     for wanted, told in ((("synchronising", "moving data"), found), (("logging", "metrics"), found + named)):
@@ -71,6 +80,13 @@ def host_activity(frames: Sequence[Frame]) -> tuple[str, Frame | None]:
     if "launching" in found or named[:1] == ["launching"]:
         return "launching", own
     return "python" if own is not None else "other", own
+
+
+def around_backward(frames: Sequence[Frame]) -> set[tuple[str, str]]:
+    """The person's own functions, by file and name, around a backward pass; empty if there is none."""
+    if not any(short_name(frame) == "backward" and library(frame.file) in _BACKWARD for frame in frames):
+        return set()
+    return {(frame.file, frame.function) for frame in frames if is_own(frame)}
 
 
 def is_idle(frames: Sequence[Frame]) -> bool:

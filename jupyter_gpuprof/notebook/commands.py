@@ -209,7 +209,8 @@ def _batch(magics: GpuprofMagics, args: Any) -> Any:
 def _scale(magics: GpuprofMagics, args: Any) -> None:
     from jupyter_gpuprof.notebook.scaling_output import ScalingDisplay
     from jupyter_gpuprof.session.backends import backend_of
-    from jupyter_gpuprof.session.scale import Scale, parse_counts, scale_options
+    from jupyter_gpuprof.session.scale import Scale
+    from jupyter_gpuprof.session.scaleoptions import parse_counts, scale_options
 
     options = scale_options(parse_counts(args.counts), args)
     cell, run = _last_cell(magics)

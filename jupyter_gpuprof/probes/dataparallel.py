@@ -1,7 +1,7 @@
 """Make an ordinary single-device cell data-parallel without changing it: in the rank's own process only.
 
 Models are replicated in place, so that every reference to them stays right; which models is told by the
-optimizers: those whose parameters they update. Loaders give each rank its part of the data.
+optimizers: those whose parameters they update. Loaders give each rank its part of the data (`shards`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class Replicas:
         for model in _roots(updated):
             if any(model is known for known in self.models):
                 continue
+            kind = type(model)
             replicate(model, find_unused_parameters=self._find_unused, broadcast_buffers=False)
+            model.__class__ = kind  # the hooks do it; the class of torch's that goes with them refuses copies
+            type(replicate.state(model)).__reduce__ = _alone
             self.models.append(model)
 
     def disagreement(self) -> str:
@@ -92,7 +95,7 @@ class Replicas:
         import torch
 
         if not self.models:
-            return "no model with an optimizer was found"
+            return "no model with an optimizer was found, so that its gradients cannot be reduced"
         for model in self.models:
             sums = torch.stack([p.detach().double().sum().cpu() for p in model.parameters()])
             device = next(model.parameters()).device
@@ -105,6 +108,26 @@ class Replicas:
                     "so its gradients were not reduced"
                 )
         return ""
+
+
+class _Alone:
+    """Stands in a copy of a model for what keeps the ranks' models the same: a copy is its process's own."""
+
+    _init_args = _init_kwargs = None
+    _no_sync = False
+
+    def __init__(self) -> None:
+        self._ddp = self
+
+    def _pre_forward(self, *args: Any, **kwargs: Any) -> Any:
+        return args, kwargs
+
+    def _post_forward(self, output: Any) -> Any:
+        return output
+
+
+def _alone(state: Any) -> Any:
+    return _Alone, ()
 
 
 def _roots(updated: set[int]) -> Iterator[Any]:
@@ -141,12 +164,13 @@ def world() -> tuple[int, int]:
 
 def names_of_frameworks(values: Iterable[Any]) -> list[str]:
     """Frameworks among these objects that distribute the work by themselves."""
-    known = {"accelerate": "Accelerate", "lightning": "Lightning", "pytorch_lightning": "Lightning"}
-    found = set()
-    for value in values:
-        package = type(value).__module__.partition(".")[0]
-        if package in known and type(value).__name__ in ("Accelerator", "Trainer", "Fabric"):
-            found.add(known[package])
-        if package == "transformers" and type(value).__name__.endswith("Trainer"):
-            found.add("Hugging Face Trainer")
-    return sorted(found)
+    return sorted({name for value in values for kind in type(value).__mro__ if (name := _framework(kind))})
+
+
+def _framework(kind: type) -> str:
+    package, name = kind.__module__.partition(".")[0], kind.__name__
+    if package == "accelerate" and name == "Accelerator":
+        return "Accelerate"
+    if package in ("lightning", "pytorch_lightning") and name in ("Trainer", "Fabric"):
+        return "Lightning"
+    return "Hugging Face Trainer" if package == "transformers" and name == "Trainer" else ""

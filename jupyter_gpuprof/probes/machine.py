@@ -48,6 +48,13 @@ def torch_threads() -> int | None:
     return int(torch.get_num_threads()) if torch is not None else None
 
 
+def device_module() -> str:
+    """The module that gave torch a kind of device that is not its own ("torch_npu.npu"); "" without one."""
+    torch = sys.modules.get("torch")
+    kind = _ask(lambda: torch._C._get_privateuse1_backend_name())  # type: ignore[union-attr]
+    return str(getattr(getattr(torch, kind, None), "__name__", "")) if kind else ""
+
+
 def awake_accelerator() -> Any | None:
     """The accelerator that this process has already begun to use, as a `torch.device`; never wakes one."""
     torch = sys.modules.get("torch")

@@ -106,7 +106,7 @@ def read_nodes(text: str) -> list[int]:
 
 def complaint(text: str) -> str:
     """What one of Slurm's commands complains about, in one line and without the command's name."""
-    lines = [re.sub(r"^(\w+: )?(error: )?", "", line.strip()) for line in text.splitlines()]
+    lines = [re.sub(r"^(\w+: )?(\w+ )?(error: )", "", line.strip()) for line in text.splitlines()]
     return "; ".join(line for line in lines if line)
 
 

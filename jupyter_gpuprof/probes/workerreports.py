@@ -67,6 +67,7 @@ class WorkerReports:
         self._stacks: Stacks = Counter()
         self._workers = self._killed = self._left_out = 0
         self._wall_s = self._cpu_s = 0.0
+        self._core_wait_s: Number = 0.0
 
     def lend(self, loader: Any) -> Loan | None:
         """A sampler for the workers that ``iter(loader)`` is about to start; None if it starts none."""
@@ -109,6 +110,7 @@ class WorkerReports:
             period_s=PERIOD_S,
             threads=self._workers,
             cpu_s=self._cpu_s,
+            core_wait_s=self._core_wait_s,
             wall_s=self._wall_s,
             remarks=tuple(self.remarks),
         )
@@ -134,6 +136,11 @@ class WorkerReports:
         self._left_out += report["left_out"]
         self._wall_s += report["ticks"] * PERIOD_S
         self._cpu_s += report["cpu_s"]
+        waited_s = report["core_wait_s"]
+        if waited_s is None:
+            self._core_wait_s = Missing("the kernel does not count how long a thread waits for a core")
+        elif not isinstance(self._core_wait_s, Missing):
+            self._core_wait_s += waited_s
         own, free = report["memory"].get("own"), report["memory"].get("free")
         if own is not None:
             self.own_bytes = max(own, self.own_bytes) if isinstance(self.own_bytes, int) else own

@@ -19,6 +19,7 @@ from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.probes import hostmemory
+from jupyter_gpuprof.probes.corewait import core_wait_ns
 from jupyter_gpuprof.probes.sampler import Ticks
 from jupyter_gpuprof.probes.stacks import Spot, StackCounts
 
@@ -90,7 +91,7 @@ class _Inside:
         self._counts = StackCounts()
         self._ticks = Ticks(self._take)
         self._seen = 0
-        self._cpu_ns = clock.process_ns()
+        self._cpu_ns, self._core_wait_ns = clock.process_ns(), core_wait_ns()
         self._memory: dict[str, int] = {}
         self._threads: set[int] = set()
         self._feeders: list[int] = []
@@ -102,6 +103,9 @@ class _Inside:
         self._ticks.start()
 
     def _take(self, ticks: int) -> None:
+        if not self._file.parent.is_dir():
+            self._ticks.end()  # the run has ended
+            return
         frames = sys._current_frames()
         if frames.keys() != self._threads:
             self._threads = set(frames)
@@ -112,10 +116,7 @@ class _Inside:
         self._seen += ticks
         del frames  # nobody's objects should live longer for our sake
         if clock.now_ns() >= self._due_ns:
-            try:
-                self._write(measure=not self._memory)
-            except OSError:
-                self._ticks.end()  # the run has ended
+            self._write(measure=not self._memory)
 
     def _end(self) -> None:
         self._ticks.stop()
@@ -131,6 +132,10 @@ class _Inside:
         if isinstance(free, int):
             self._memory["free"] = min(free, self._memory.get("free", free))
 
+    def _core_wait_s(self) -> float | None:
+        now = core_wait_ns()
+        return None if now is None or self._core_wait_ns is None else (now - self._core_wait_ns) * 1e-9
+
     def _write(self, *, measure: bool = False, ended: bool = False) -> None:
         begun = clock.now_ns()
         if measure:
@@ -144,6 +149,7 @@ class _Inside:
             "ended": ended,
             "ticks": self._seen,
             "cpu_s": (clock.process_ns() - self._cpu_ns) * 1e-9,
+            "core_wait_s": self._core_wait_s(),
             "memory": self._memory,
             "left_out": self._counts.left_out,
             "spots": list(spots),

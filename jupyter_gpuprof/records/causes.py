@@ -52,8 +52,8 @@ class Causes:
         samples: how many samples it rests on.
         parts: activities, largest first; their shares sum to 1.
         lines: the person's own lines that cost most, largest first.
-        batch_s: for "input", seconds of work that one batch takes, wherever it is made; for "host", seconds
-            of the training thread per step outside of fetching.
+        batch_s: for "input", seconds of work that one batch takes, wherever it is made (to wait for a core
+            is no work); for "host", seconds of the training thread per step outside of fetching.
         serial_s: for "input" with workers, seconds per batch in which the training thread itself takes it
             over (unpickling, pinning): no worker takes that off it.
         cpu_ratio: the part of the sampled time that was spent on a processor.

@@ -44,6 +44,7 @@ class Samples:
         period_s: between two samples of one thread.
         threads: how many threads were sampled (worker processes).
         cpu_s: processor seconds of the sampled threads while they were sampled.
+        core_wait_s: seconds for which they could have computed, but no core was free.
         wall_s: seconds over which they were sampled, all threads together.
         remarks: what a person should know: workers that could not be read and why, samples left out.
     """
@@ -53,6 +54,7 @@ class Samples:
     period_s: float
     threads: int = 1
     cpu_s: Number = Missing("not read")
+    core_wait_s: Number = Missing("not read")
     wall_s: float = 0.0
     remarks: tuple[str, ...] = ()
 

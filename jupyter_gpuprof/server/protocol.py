@@ -2,8 +2,9 @@
 
 Everywhere: a number that is not known is ``{"missing": why}``. Keys end in their units; ``*_ago_s`` and
 ``*_in_s`` count from the moment of the answer, so that no clock need be compared; ``*_unix_s`` are dates.
-Reading methods are synchronous, do no I/O but SQLite's, and never wait for a driver. They count as
-readers, which keeps the sampler awake for a while.
+Reading methods are synchronous and never wait for a driver or a kernel; `status`, `devices`, `holders` and
+`reaper` only look into memory, and count as readers, which keeps the sampler awake for a while. `audit`,
+`ledger`, `runs` and `run` read SQLite: call them in another thread than the event loop's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Monitor(Protocol):
         """Whether it works, and by which settings.
 
         - ``protocol``, ``version``: int, str.
-        - ``devices``: ``{state: "ok"|"no device"|"unknown", reason, driver, count, simulated}``.
+        - ``devices``: ``{state: "ok"|"no device"|"unknown", reason, driver, count, simulated: bool}``.
         - ``sampling``: ``{awake, period_s, looks, look_ago_s, look_took_s}``; the last two may be missing.
         - ``allocation``: ``"visible"|"held"``.
         - ``kernels``: how many this server has.

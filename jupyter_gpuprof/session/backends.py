@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from jupyter_gpuprof.errors import UsageError
+from jupyter_gpuprof.session.job import Job
 from jupyter_gpuprof.session.launch import Backend
+from jupyter_gpuprof.session.rerun import FEWEST_STEPS
 
 
 def backend_of(args: Any) -> Backend | None:
@@ -13,7 +17,7 @@ def backend_of(args: Any) -> Backend | None:
     Raises:
         ImportError: what it needs is not installed; the message says how to install it.
     """
-    if args.on != "slurm":
+    if args.on is None:
         return None
     from jupyter_gpuprof.session.slurm import Slurm, SlurmOptions
 
@@ -25,3 +29,26 @@ def backend_of(args: Any) -> Backend | None:
             minutes=args.time,
         )
     )
+
+
+def device_kind_of(backend: Backend | None) -> str | None:
+    """What each rank of a backend has one of, where it was told; None for that of this machine."""
+    options = getattr(backend, "options", None)
+    if options is None:
+        return None
+    return "cuda" if options.gpus_per_node else "cpu"
+
+
+def kubernetes_manifests(script: Sequence[str], name: str, counts: Sequence[int], args: Any) -> str:
+    """What ``--on kubernetes --dry-run`` prints.
+
+    Raises:
+        UsageError: without ``--dry-run``, or what `manifests` refuses.
+    """
+    from jupyter_gpuprof.session.kubernetes import KubernetesOptions, manifests
+
+    if not args.dry_run:
+        raise UsageError("Nothing is sent to Kubernetes: its manifests are only written.", "Add --dry-run.")
+    job = Job(source="", name=name, steps=args.steps or FEWEST_STEPS, script=tuple(script))
+    options = KubernetesOptions(args.image, args.gpus_per_node, args.namespace, args.claim)
+    return manifests(job, counts, options)

@@ -24,6 +24,7 @@ class Job:
         warmup: steps to leave out; None chooses.
         settings: changes, as ``name=value``.
         threads: torch's threads; None leaves them.
+        device_module: what gave torch a kind of device that is not its own; imported before all else.
         sys_path: of the kernel.
         cwd: of the kernel.
         names: the file of the shipped names.
@@ -41,6 +42,7 @@ class Job:
     warmup: int | None = None
     settings: tuple[str, ...] = ()
     threads: int | None = None
+    device_module: str = ""
     sys_path: tuple[str, ...] = ()
     cwd: str = ""
     names: str = ""

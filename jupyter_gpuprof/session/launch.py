@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from jupyter_gpuprof.errors import RerunError
 from jupyter_gpuprof.probes import jobs
 
 #: What a rank's process runs: its ``sys.path`` is the kernel's before anything of ours is imported.
@@ -54,6 +58,15 @@ class Backend(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Started:
+    """A launcher on this machine."""
+
+    process: subprocess.Popen[bytes]
+    tag: str  # in the environment of all that came of it
+    output: Path
+
+
 class Local:
     """This machine, by torch's elastic launcher with a rendezvous of its own.
 
@@ -72,8 +85,12 @@ class Local:
         return self._devices
 
     def submit(self, folder: Path, count: int) -> Any:
-        """Start the launcher, which starts the ranks."""
-        program = folder / "rank.py"
+        """Start the launcher, which starts the ranks.
+
+        Raises:
+            RerunError: it does not start.
+        """
+        program, output = folder / "rank.py", folder / "output.txt"
         program.write_text(RANK_PROGRAM, encoding="utf-8")
         tag = secrets.token_hex(8)
         command = [
@@ -85,13 +102,43 @@ class Local:
             "JUPYTER_GPUPROF_DATABASE": str(folder / "ledger.db"),  # where the ranks meet
             "PYTHONUNBUFFERED": "1",
         }
-        return jobs.start(command, tag=tag, env=env, output=folder / "output.txt"), tag
+        try:
+            return _Started(jobs.start(command, tag=tag, env=env, output=output), tag, output)
+        except OSError as error:
+            raise RerunError(f"The launcher does not start: {error.strerror}.") from None
 
     def status(self, handle: Any) -> Status:
-        """Whether the launcher still runs."""
-        process, _ = handle
-        return Status("ended" if jobs.ended(process, 0.2) else "running")
+        """Whether the launcher still runs; in the end, what became of the rank that failed first."""
+        started: _Started = handle
+        if not jobs.ended(started.process, 0.2):
+            return Status("running")
+        try:
+            return Status("ended", _last_words(started.output.read_text(encoding="utf-8", errors="replace")))
+        except OSError:
+            return Status("ended")
 
     def cancel(self, handle: Any) -> None:
         """End the launcher and all ranks, wherever they went."""
-        jobs.end(*handle)
+        started: _Started = handle
+        jobs.end(started.process, started.tag)
+
+
+#: Of torch's launcher: its log lines, and what it writes of the rank that failed first.
+_LOG = re.compile(r"^[WE]\d{4} ", re.MULTILINE)
+_CAUSE = re.compile(r"Root Cause.*?rank +: (\d+).*?exitcode +: (-?\d+)", re.DOTALL)
+
+
+def _last_words(output: str) -> str:
+    """Why ranks are missing, from what they and torch's launcher wrote; "" if nothing says it."""
+    own = [line.strip() for line in _LOG.split(output)[0].splitlines() if line.strip()]
+    cause = _CAUSE.search(output)
+    if cause is None:
+        return own[-1][:300] if own else ""
+    rank, code = int(cause[1]), int(cause[2])
+    if code >= 0:
+        return f"rank {rank} ended with {code}" + (f": {own[-1][:300]}" if own else "")
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"rank {rank} was ended by {name}"

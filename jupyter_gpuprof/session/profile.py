@@ -342,6 +342,7 @@ class Session:
             *([_CAUGHT] if self._asked_to_end and not self._stopped else []),
             *remarks_on(self.recorder, self.assembler, window=self._window.trace is not None),
             *([memory_remark] if memory_remark else []),
+            *self._samples.all_remarks(),
         ]
 
     def _with_window(self, table: StepTable) -> tuple[StepTable, OpWindow | Missing]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from jupyter_gpuprof.probes import dataparallel
@@ -10,7 +11,11 @@ from jupyter_gpuprof.session.job import JobFolder
 
 
 def main(folder: str) -> None:
-    """Run this rank's part of the job of a folder and leave its round there."""
+    """Run this rank's part of the job of a folder and leave its round there.
+
+    It ends with an error if nothing was measured, so that the launcher ends the others, which may wait for
+    this one in a collective.
+    """
     rank, _ = dataparallel.world()
     files = JobFolder(Path(folder), rank)
     job = files.read_job()
@@ -18,4 +23,7 @@ def main(folder: str) -> None:
     dataparallel.see_one_device(job.device_kind, int(os.environ.get("LOCAL_RANK", "0")))
     from jupyter_gpuprof.session.rankrun import run_rank
 
-    files.write_round(run_rank(job, files))
+    done = run_rank(job, files)
+    files.write_round(done)
+    if done.outcome != "measured":
+        sys.exit(1)

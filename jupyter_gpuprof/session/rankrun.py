@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jupyter_gpuprof.errors import GpuprofError
 from jupyter_gpuprof.probes import dataparallel, shards
-from jupyter_gpuprof.session.cell import compile_cell, give_shell, needs_shell, run_cell
+from jupyter_gpuprof.session.cell import CELL_NAME, compile_cell, give_shell, needs_shell, run_cell
 from jupyter_gpuprof.session.job import Job, JobFolder, Round
 from jupyter_gpuprof.session.profile import Options, Progress, Session, StopProfiling
 from jupyter_gpuprof.session.rerun_child import first_line, outcome_of, prepare, step_blocks
 from jupyter_gpuprof.session.shipping import unship
 
-#: Seconds a collective may wait for a rank that hangs, before this one gives up.
-COLLECTIVE_S = 120.0
+#: Seconds that a collective may wait before it gives up; whoever started the ranks loses patience earlier.
+COLLECTIVE_S = 180.0
 
 
 def run_rank(job: Job, files: JobFolder) -> Round:
@@ -25,18 +25,20 @@ def run_rank(job: Job, files: JobFolder) -> Round:
     os.chdir(job.cwd)
     prepare(job)
     rank, world = dataparallel.world()
+    replicas: dataparallel.Replicas | None = None
     try:
-        code = compile_cell(job.source, job.script[0] if job.script else "<profiled cell>")
-        if not job.raw:
+        code = compile_cell(job.source, job.script[0] if job.script else CELL_NAME)
+        # Alone, or where the cell does it by itself, there is nothing to divide: it runs as it is.
+        divided = world > 1 and not job.raw
+        if divided:
             dataparallel.join(job.device_kind, COLLECTIVE_S)
-        namespace = unship(Path(job.names)) if job.names else {"__name__": "__main__"}
+        namespace = _as_script(job.script) if job.script else unship(Path(job.names))
         if needs_shell(job.source):
             give_shell(namespace)
-        replicas = None if job.raw else _divide(job, rank, world)
-    except GpuprofError as error:
-        return Round("failed", error=str(error))
+        if divided:
+            replicas = _divide(job, rank, world)
     except Exception as error:
-        return Round("failed", error=f"{type(error).__name__}: {first_line(error)}")
+        return Round("failed", error=_words(error))
 
     def progress(now: Progress) -> None:
         files.write_progress(now.step)
@@ -47,8 +49,7 @@ def run_rank(job: Job, files: JobFolder) -> Round:
     files.write_progress(0)
     raised: BaseException | None = None
     try:
-        with shards.as_script(job.script) if job.script else nullcontext():
-            run_cell(code, namespace)
+        run_cell(code, namespace)
     except StopProfiling:
         session.stopped_by_limit()
     except BaseException as error:
@@ -56,14 +57,17 @@ def run_rank(job: Job, files: JobFolder) -> Round:
     session.ended_with(raised)
     run = session.finish()
     steps, per_block = step_blocks(session)
-    done = Round(
-        outcome_of(run, raised),
-        run,
-        steps,
-        per_block,
-        error="" if raised is None else f"{type(raised).__name__}: {first_line(raised)}",
-    )
-    return _checked(done, replicas)
+    why = "" if raised is None else _words(raised)
+    return _checked(Round(outcome_of(run, raised), run, steps, per_block, error=why), replicas)
+
+
+def _as_script(words: tuple[str, ...]) -> dict[str, Any]:
+    """The names of ``__main__`` as ``python script.py args`` begins with."""
+    sys.argv = list(words)
+    sys.path.insert(0, str(Path(words[0]).resolve().parent))
+    names = vars(sys.modules["__main__"])
+    names["__file__"] = words[0]
+    return names
 
 
 def _divide(job: Job, rank: int, world: int) -> dataparallel.Replicas:
@@ -77,16 +81,23 @@ def _divide(job: Job, rank: int, world: int) -> dataparallel.Replicas:
     return replicas
 
 
-def _checked(done: Round, replicas: Any) -> Round:
+def _checked(done: Round, replicas: dataparallel.Replicas | None) -> Round:
     """The round, failed if the ranks' models are no longer the same; leaves the process group."""
-    if replicas is None:
+    if replicas is None or done.outcome != "measured":
         return done
     try:
-        if done.outcome == "measured":
-            why = replicas.disagreement()
-            if why:
-                return replace(done, outcome="failed", error=why)
+        why = replicas.disagreement()
         dataparallel.leave()
     except Exception as error:
-        return replace(done, outcome="failed", error=f"{type(error).__name__}: {first_line(error)}")
-    return done
+        why = _words(error)
+    return replace(done, outcome="failed", error=why) if why else done
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong; the doubled group is named by what to do about it."""
+    if isinstance(error, GpuprofError):
+        return str(error)
+    words = f"{type(error).__name__}: {first_line(error)}"
+    if "initialize the default process group twice" in words:
+        words += " The cell distributes its work by itself: use --raw."
+    return words

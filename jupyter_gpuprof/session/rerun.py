@@ -76,6 +76,7 @@ class Rerun:
             name=cell.run_name,
             steps=FEWEST_STEPS,
             threads=machine.torch_threads(),
+            device_module=machine.device_module(),
             sys_path=tuple(sys.path),
             cwd=os.getcwd(),
         )
@@ -148,7 +149,9 @@ def run_job(
     """
     tag = secrets.token_hex(8)
     command = [sys.executable, "-c", _BOOT.format(module=module), str(files.path)]
-    process = jobs.start(command, tag=tag, env={}, output=files.output)
+    # What its own processes leave in the temporary folder goes with the job's.
+    env = {"TMPDIR": str(files.path)}
+    process = jobs.start(command, tag=tag, env=env, output=files.output)
     started_s = moved_s = clock.now_s()
     step = -1
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import sys
@@ -69,13 +70,15 @@ def _round(job: Job, files: JobFolder) -> Round:
 
 
 def prepare(job: Job) -> None:
-    """The random numbers and the threads of every rerun are the same."""
+    """The devices are the kernel's; the random numbers and the threads of every rerun are the same."""
     random.seed(job.seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(job.seed)
     torch = machine.import_torch()
     if torch is not None:
+        if job.device_module:
+            importlib.import_module(job.device_module)
         torch.manual_seed(job.seed)
         if job.threads is not None:
             torch.set_num_threads(job.threads)

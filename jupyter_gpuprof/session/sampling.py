@@ -34,6 +34,11 @@ class Sampled:
     free_memory_bytes: Number = Missing("not read")
     remarks: tuple[str, ...] = ()
 
+    def all_remarks(self) -> tuple[str, ...]:
+        """What a person should know, of the sampling and of each kind of samples."""
+        own = (samples.remarks for samples in (self.training, *self.workers) if samples is not None)
+        return tuple(dict.fromkeys((*self.remarks, *(remark for group in own for remark in group))))
+
 
 class Sampling:
     """Samples during one run, from `start` to `stop`; what fails in it is a remark and nothing more.

@@ -28,6 +28,7 @@ from jupyter_gpuprof.probes import slurmqueue
 from jupyter_gpuprof.session.launch import RANK_PROGRAM, Status
 from jupyter_gpuprof.session.layout import spread
 
+MINUTES = 10
 MOMENT_S = 0.2
 #: squeue is asked after so long, and more seldom the older a job is: all users share the controller.
 FIRST_ASK_S, LAST_ASK_S, ASK_GROWTH = 1.0, 15.0, 0.1
@@ -84,7 +85,7 @@ class SlurmOptions:
         partition: where to run; "" leaves it to the cluster.
         account: who pays; "" leaves it to the cluster.
         gpus_per_node: ranks on each node, each with a GPU; None runs one rank a node, without GPUs.
-        time: minutes that each job may run.
+        minutes: that each job may run; None takes ten.
         shared_folder: a folder that the nodes see under the same name; None takes the current one.
         extra: further options of sbatch, as ``--mem=16G``.
     """
@@ -92,7 +93,7 @@ class SlurmOptions:
     partition: str = ""
     account: str = ""
     gpus_per_node: int | None = None
-    time: int = 10
+    minutes: int | None = None
     shared_folder: Path | None = None
     extra: tuple[str, ...] = ()
 
@@ -248,7 +249,7 @@ class Slurm:
         port = shlex.join([sys.executable, str(folder / "port.py")])
         return {
             "job_name": name,
-            "time": options.time,
+            "time": MINUTES if options.minutes is None else options.minutes,
             "nodes": nodes,
             "ntasks_per_node": each,
             "partition": options.partition or None,
@@ -281,7 +282,7 @@ def _check(options: SlurmOptions) -> None:
             raise UsageError(
                 f"Slurm's {command} is not on this machine.", "Start the kernel on a node of the cluster."
             )
-    if options.time < 1 or (options.gpus_per_node is not None and options.gpus_per_node < 1):
+    if any(number is not None and number < 1 for number in (options.minutes, options.gpus_per_node)):
         raise OptionError("Minutes and GPUs per node are whole numbers from 1 on.")
     strange = [text for text in options.extra if not text.startswith("--") or len(text) < 3]
     if strange:

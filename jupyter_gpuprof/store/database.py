@@ -61,6 +61,21 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (hour, device_uuid, state, user, notebook, run_id, study, trial, measure)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE audit (
+        audit_id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at TEXT NOT NULL,  -- ISO 8601, UTC
+        holder_id TEXT NOT NULL,
+        path TEXT NOT NULL,
+        action TEXT NOT NULL,
+        actor TEXT NOT NULL,  -- "reaper", or the person who asked
+        outcome TEXT NOT NULL,
+        sentence TEXT NOT NULL,
+        evidence TEXT NOT NULL,  -- JSON, as the next two
+        device_uuids TEXT NOT NULL,
+        freed_bytes TEXT NOT NULL
+    );
+    """,
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_gpuprof.records.scaling import Scaling, ScalingProgress
-from jupyter_gpuprof.views.format import clean, sentence
+from jupyter_gpuprof.views.format import NOT_AVAILABLE, clean, sentence
 from jupyter_gpuprof.views.lines import bullet_lines, fitting, wrap
 from jupyter_gpuprof.views.scaling_words import (
     banners,
@@ -30,6 +30,9 @@ def scaling_text(scaling: Scaling, width: int = 100, progress: ScalingProgress |
     verdict = scaling.verdict
     standing = unfinished_words(scaling, progress)
     costs = cost_rows(scaling)
+    cells = [point_cells(point) for point in scaling.points]
+    # What nothing is known of goes first.
+    unknown = [column for column in _DROP if all(row[column] == NOT_AVAILABLE for row in cells)]
     facts = [
         ("Worth it", worth_words(scaling)),
         *fit_words(scaling),
@@ -49,11 +52,11 @@ def scaling_text(scaling: Scaling, width: int = 100, progress: ScalingProgress |
         [
             *wrap(picture_title(scaling), width),
             *fitting(
-                [heads(scaling), *(point_cells(point) for point in scaling.points)],
+                [heads(scaling), *cells],
                 width,
                 right=tuple(range(8)),
                 indent="  ",
-                drop=_DROP,
+                drop=(*unknown, *(column for column in _DROP if column not in unknown)),
             ),
         ],
         ["The same work", *fitting(costs, width, tuple(range(4)), "  ", drop=(1,))] if costs else [],

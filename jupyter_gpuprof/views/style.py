@@ -111,7 +111,7 @@ _SHEET = """
 & .jp-gpuprof-key { display: inline-block; width: 10px; height: 10px; margin: 0 10px 0 0; border-radius: 2px;
   forced-color-adjust: none; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 & .jp-gpuprof-unknown .jp-gpuprof-key { border: 1px dashed var(--gp-soft); }
-& .jp-gpuprof-track { display: block; position: relative; height: 12px; border-bottom: 0;
+& .jp-gpuprof-track { display: block; position: relative; height: 12px; margin: 0 6px; border-bottom: 0;
   background: linear-gradient(var(--gp-line), var(--gp-line)) 0 50% / 100% 1px no-repeat; }
 & .jp-gpuprof-track i { position: absolute; top: 4px; height: 4px; min-width: 4px; border-radius: 2px;
   opacity: .55; }

@@ -92,6 +92,15 @@ def test_work_that_outlasts_our_own_step_is_use_of_the_kernel():
     assert done(world) == ["warn", "free"]
 
 
+def test_a_late_step_waits_for_a_look_that_shows_more_than_our_own_work():
+    world = World(policy=replace(SHUTDOWN, warn_before_s=300, step_wait_s=1))
+    while "free" not in done(world):
+        world.run(10)
+    world.cores = 1.0
+    world.run(300)
+    assert done(world) == ["warn", "free"]
+
+
 def test_every_use_begins_the_steps_anew():
     world = World()
     while "warn" not in done(world):

@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 
 pytestmark = pytest.mark.slow
 
-STEPS = 250
+STEPS = 200
 
 
 class Work:
@@ -116,13 +116,13 @@ def test_a_metric_of_a_library_in_each_step() -> None:
 @steady
 def test_a_metric_of_ones_own_in_each_step() -> None:
     rng = np.random.default_rng(0)
-    truth, guess = rng.integers(0, 10, 400_000), rng.integers(0, 10, 400_000)
+    truth, guess = rng.integers(0, 10, 100_000), rng.integers(0, 10, 100_000)
 
     def accuracy(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.mean([np.mean(a[a == k] == b[a == k]) for k in range(10)]))
 
     run, work = host_loop(lambda i, y: accuracy(truth, guess))
-    assert_host(run, work, "metrics", "np.mean")
+    assert_host(run, work, "metrics", "a[a == k]")
 
 
 @steady

@@ -20,13 +20,7 @@ from jupyter_gpuprof.probes.slurmqueue import (
         ("PENDING|Resources\n", QueueEntry("PENDING", "Resources")),
         ("RUNNING|None\n", QueueEntry("RUNNING")),
         ("TIMEOUT|TimeLimit\n", QueueEntry("TIMEOUT", "TimeLimit")),
-        (
-            "PENDING|Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions\n",
-            QueueEntry(
-                "PENDING",
-                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
-            ),
-        ),
+        ("PENDING|Nodes are DOWN, DRAINED\n", QueueEntry("PENDING", "Nodes are DOWN, DRAINED")),
         ("", None),
     ],
 )

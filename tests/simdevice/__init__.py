@@ -17,6 +17,9 @@ from typing import Any
 
 from .build import why_not
 
+#: The environment variable with the memory of each device in bytes.
+CAPACITY = "SIMDEVICE_CAPACITY"
+
 __all__ = [
     "calls_while_capturing",
     "is_capturing",
@@ -33,13 +36,8 @@ __all__ = [
 @functools.cache
 def load() -> ModuleType:
     """Build the device if need be, register it in this process as "sim", and return ``torch.sim``."""
-    import torch
+    from . import device  # importing it is what registers it
 
-    from . import device
-
-    torch.utils.rename_privateuse1_backend("sim")
-    torch._register_device_module("sim", device)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     return device
 
 
@@ -54,7 +52,11 @@ def set_copy_ms(ms: float) -> None:
 
 
 def set_capacity(bytes_: int) -> None:
-    """The memory of each device (1 GiB at first); an allocation beyond it raises torch.OutOfMemoryError."""
+    """The memory of each device (1 GiB at first); an allocation beyond it raises torch.OutOfMemoryError.
+
+    It holds for processes that are started from here on, too.
+    """
+    os.environ[CAPACITY] = str(bytes_)
     load().set_capacity(bytes_)
 
 

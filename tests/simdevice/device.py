@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import AbstractContextManager
 
 import torch
 
+from . import CAPACITY
 from .build import native
 
 _native = native()
@@ -62,3 +65,9 @@ def get_rng_state(device: object = None) -> torch.Tensor:
 
 def set_rng_state(state: torch.Tensor, device: object = None) -> None:
     torch.set_rng_state(state)
+
+
+set_capacity(int(os.environ.get(CAPACITY, 1 << 30)))
+torch.utils.rename_privateuse1_backend("sim")
+torch._register_device_module("sim", sys.modules[__name__])
+torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

@@ -80,7 +80,11 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """End the daemons, jobs first."""
+        """End all jobs, then the daemons."""
+        try:
+            self.end_jobs()
+        except NoCluster:  # the daemons are not up
+            pass
         pids = [int(path.read_text()) for path in self._pid_files()]
         for pid in pids:
             _signal(pid, signal.SIGTERM)
@@ -101,6 +105,13 @@ class Cluster:
     def jobs(self) -> list[str]:
         """The jobs that are queued or run, one a line of squeue."""
         return self.call("squeue", "--noheader").splitlines()
+
+    def end_jobs(self) -> None:
+        """Cancel all jobs and wait until they are gone."""
+        self.call("scancel", f"--user={self.user}")
+        until = time.monotonic() + START_S
+        while self.jobs() and time.monotonic() < until:
+            time.sleep(0.1)
 
     def await_idle(self, patience_s: float = START_S) -> None:
         """Wait until every node is idle."""

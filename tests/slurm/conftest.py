@@ -37,6 +37,6 @@ def slurm(slurm_cluster: Cluster) -> Iterator[Cluster]:
     slurm_cluster.await_idle()
     yield slurm_cluster
     left = slurm_cluster.jobs()
-    slurm_cluster.call("scancel", "--user=" + slurm_cluster.user)
+    slurm_cluster.end_jobs()
     slurm_cluster.await_idle()
     assert not left, f"jobs are left in the queue: {left}"

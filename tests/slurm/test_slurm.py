@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -160,7 +161,7 @@ def test_a_killed_rank_ends_the_others(slurm: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_job_that_runs_too_long_says_so(slurm: Cluster, tmp_path: Path) -> None:
-    backend = Slurm(SlurmOptions(shared_folder=tmp_path, time=1))
+    backend = Slurm(SlurmOptions(shared_folder=tmp_path, minutes=1))
     handle = backend.submit(job_folder(tmp_path, "time.sleep(60)"), 1)
     try:
         await_status(backend, handle, "running")
@@ -248,15 +249,18 @@ def test_a_kernel_that_is_a_job_itself(
 ) -> None:
     for name, value in {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "64", "SBATCH_PARTITION": "nowhere"}.items():
         monkeypatch.setenv(name, value)
-    rounds, words = run(Slurm(SlurmOptions(shared_folder=tmp_path)), job_folder(tmp_path), 1)
-    assert words == ""
-    assert rounds[0] is not None
+    backend = Slurm(SlurmOptions(shared_folder=tmp_path))
+    handle = backend.submit(job_folder(tmp_path), 1)
+    try:
+        await_status(backend, handle, "running")
+    finally:
+        backend.cancel(handle)
     assert os.environ["SLURM_NTASKS"] == "64"
 
 
 def test_a_curve(slurm: Cluster, tmp_path: Path) -> None:
     cell = Cell(TRAINING.format(line="pass"))
-    options = ScaleOptions(counts=(1, 2, 8), steps=3, repeats=1)
+    options = ScaleOptions(counts=(2, 8), steps=3, repeats=1)
     seen: list[str] = []
     backend = Slurm(SlurmOptions(shared_folder=tmp_path))
     curve = Scale(
@@ -264,9 +268,24 @@ def test_a_curve(slurm: Cluster, tmp_path: Path) -> None:
     ).run()
     assert curve.backend == "slurm"
     assert [(point.count, point.outcome) for point in curve.points] == [
-        (1, "measured"),
         (2, "measured"),
         (8, "skipped"),
     ], curve.notes
     assert any("in the queue" in words for words in seen), seen
     assert list(tmp_path.iterdir()) == [], "the shared folder is as it was"
+
+
+def test_stop_while_a_curve_is_measured(slurm: Cluster, tmp_path: Path) -> None:
+    def stop(record: object, now: Any) -> None:
+        if "in the queue" in now.what:
+            raise KeyboardInterrupt
+
+    options = ScaleOptions(counts=(2,), steps=3, repeats=1)
+    backend = Slurm(SlurmOptions(shared_folder=tmp_path))
+    curve = Scale(
+        Cell(TRAINING.format(line="time.sleep(9)")), None, {}, options, backend=backend, on_update=stop
+    ).run()
+    assert not curve.finished
+    assert [point.outcome for point in curve.points] == ["cancelled"]
+    assert list(tmp_path.iterdir()) == []
+    assert slurm.jobs() == []

@@ -1,0 +1,19 @@
+"""How long a process had to wait for a processor core, by the kernel's own count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def core_wait_ns(pid: int | None = None) -> int | None:
+    """Nanoseconds for which the main thread could have run while no core was free, since it began.
+
+    The second figure of ``/proc/PID/schedstat``; None where the kernel does not count it.
+
+    Args:
+        pid: of the process; by default this one.
+    """
+    try:
+        return int(Path(f"/proc/{pid or 'self'}/schedstat").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None

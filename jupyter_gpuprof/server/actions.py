@@ -1,0 +1,334 @@
+"""Acts on decisions: as little as will do, in order, each step checked again just before it is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_gpuprof import clock
+from jupyter_gpuprof.errors import ReleaseRefused
+from jupyter_gpuprof.records.audit import AuditRow, Outcome
+from jupyter_gpuprof.records.idleness import Decision
+from jupyter_gpuprof.records.processes import ProcessId
+from jupyter_gpuprof.records.reading import Missing, Number
+from jupyter_gpuprof.records.sighting import KernelSight, OrphanSight, Sighting
+from jupyter_gpuprof.server.feed import KernelFeed, NoAnswer
+from jupyter_gpuprof.server.journal import InThread, Journal
+from jupyter_gpuprof.server.kernels import Kernels
+from jupyter_gpuprof.session.ending import Endings, end_recorded
+from jupyter_gpuprof.session.monitor import DeviceMonitor
+
+REAPER = "reaper"
+#: How long a kernel may take to free its device, to save state before a shutdown, and to shut down.
+FREE_LIMIT_S, SAVE_LIMIT_S, SHUTDOWN_LIMIT_S = 60.0, 60.0, 60.0
+#: How long to wait for the driver to give memory back after the last process is gone.
+VERIFY_S = 15.0
+_ASK = '__import__("jupyter_gpuprof.session.asked", fromlist=["asked"]).asked("{action}", {until})'
+#: For a kernel whose environment lacks us: the framework's cache, if it has touched a device.
+_ASK_BARE = (
+    "(lambda gc, torch: (gc.collect(),"
+    ' torch and torch.cuda.is_initialized() and torch.cuda.empty_cache(), "{}")[2])'
+    '(__import__("gc"), __import__("sys").modules.get("torch"))'
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an action ended.
+
+    Args:
+        still_held: what the kernel says that still holds memory, as (name, bytes).
+    """
+
+    outcome: Outcome
+    sentence: str
+    freed_bytes: Number = Missing("not measured")
+    still_held: tuple[tuple[str, int], ...] = ()
+
+
+class Actions:
+    """Carries out decisions and requests, one at a time for each holder.
+
+    Args:
+        kernel_manager: the server's; its own shutdown is used, so that sessions are cleaned.
+        kernels: the feeds.
+        monitor: told which steps were taken.
+        journal: where everything is written down.
+        next_look: waits for a look at the devices that begins after now.
+        in_thread: for what blocks.
+    """
+
+    def __init__(
+        self,
+        kernel_manager: Any,
+        kernels: Kernels,
+        monitor: DeviceMonitor,
+        journal: Journal,
+        *,
+        next_look: Callable[[], Awaitable[Sighting]],
+        in_thread: InThread,
+        log: logging.Logger,
+    ) -> None:
+        self.acting: dict[str, str] = {}  # what is being done, by holder
+        self._manager = kernel_manager
+        self._kernels = kernels
+        self._monitor = monitor
+        self._journal = journal
+        self._next_look = next_look
+        self._in_thread = in_thread
+        self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, sighting: Sighting) -> None:
+        """Start what is due at this look; returns at once."""
+        for kernel in sighting.kernels:
+            if kernel.decision.action != "none" and kernel.facts.kernel_id not in self.acting:
+                self._start(self.on_kernel(kernel, REAPER))
+        for orphan in sighting.orphans:
+            if orphan.decision.action != "none" and orphan.orphan_id not in self.acting:
+                self._start(self.on_orphan(orphan, REAPER))
+
+    async def close(self) -> None:
+        """Stop what is in progress."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def on_kernel(self, sight: KernelSight, by: str) -> Result:
+        """The step of its decision, if it still holds."""
+        decision, kernel_id = sight.decision, sight.facts.kernel_id
+        with self._busy_with(kernel_id, decision.action):
+            result = await self._done(sight, by)
+            devices = tuple(h.device_uuid for h in sight.holdings)
+            await self._tell(kernel_id, sight.facts.notebook, decision, by, result, devices)
+            return result
+
+    async def _done(self, sight: KernelSight, by: str) -> Result:
+        decision = sight.decision
+        if why := self._why_void(decision, by):
+            return Result("cancelled", f"{decision.sentence} But {why}.")
+        if by == REAPER:
+            self._monitor.acted(sight.facts.kernel_id, decision)
+        if decision.dry_run:
+            return Result("would be done", decision.sentence)
+        if decision.action == "warn":
+            return Result("done", decision.sentence)
+        if decision.action == "shutdown":
+            return await self._shutdown(sight, by)
+        return await self._free(sight, by)
+
+    async def on_orphan(self, sight: OrphanSight, by: str) -> Result:
+        """End it, and see whether its memory is free."""
+        decision, process = sight.decision, sight.facts.process
+        devices = tuple(uuid for uuid, _ in sight.held)
+        with self._busy_with(sight.orphan_id, "end orphan"):
+            if by == REAPER:
+                self._monitor.acted(sight.orphan_id, decision)
+            if decision.dry_run:
+                result = Result("would be done", decision.sentence)
+            else:
+                before = await self._used(devices)
+                endings = await self._end([ProcessId(process.pid, process.started_s)])
+                result = await self._verified(decision.sentence, devices, before, {process.pid}, endings)
+            await self._tell(sight.orphan_id, sight.facts.notebook, decision, by, result, devices)
+            return result
+
+    async def _shutdown(self, sight: KernelSight, by: str) -> Result:
+        decision, kernel_id = sight.decision, sight.facts.kernel_id
+        devices = tuple(h.device_uuid for h in sight.holdings)
+        before = await self._used(devices)
+        remarks = (
+            await self._saved(self._kernels.feeds.get(kernel_id)) if decision.reason != "stalled" else ""
+        )
+        recorded = self._monitor.descendants(kernel_id)
+        pids = {pid for h in sight.holdings for pid in h.pids} | {id.pid for id in recorded}
+        # From here to the first message of the shutdown the event loop does nothing else.
+        if why := self._why_void(decision, by):
+            return Result("cancelled", f"{decision.sentence} But {why}.")
+        try:
+            await _within(SHUTDOWN_LIMIT_S, self._manager.shutdown_kernel(kernel_id))
+        except asyncio.TimeoutError:
+            return Result("failed", f"The kernel did not shut down within {SHUTDOWN_LIMIT_S:g} s.")
+        except Exception as error:  # gone by itself: the server answers 404
+            if self._kernels.seen(kernel_id):
+                return Result("failed", f"The kernel did not shut down ({error}).")
+        endings = await self._end(recorded | self._monitor.descendants(kernel_id))
+        return await self._verified(decision.sentence + remarks, devices, before, pids, endings)
+
+    async def _saved(self, feed: KernelFeed | None) -> str:
+        """Let the kernel call what the person registered for this; words on what went wrong."""
+        if feed is None:
+            return ""
+        try:
+            said = await feed.ask(_asking("shutdown", SAVE_LIMIT_S), SAVE_LIMIT_S)
+        except NoAnswer as error:
+            self._log.debug("gpuprof: kernel %s saved nothing: %s", feed.kernel_id, error)
+            return ""
+        return _words(said)
+
+    async def _free(self, sight: KernelSight, by: str) -> Result:
+        """Let the kernel free its device between two cells."""
+        decision = sight.decision
+        devices = tuple(h.device_uuid for h in sight.holdings)
+        before = await self._used(devices)
+        if why := self._why_void(decision, by):
+            return Result("cancelled", f"{decision.sentence} But {why}.")
+        feed = self._kernels.feeds[sight.facts.kernel_id]
+        try:
+            try:
+                said = await feed.ask(_asking(decision.action, FREE_LIMIT_S), FREE_LIMIT_S)
+            except NoAnswer as error:
+                if decision.action != "free" or not error.not_installed:
+                    raise
+                said = await feed.ask(_ASK_BARE, FREE_LIMIT_S)
+        except NoAnswer as error:
+            return Result("failed", f"{decision.sentence} But {error}.")
+        freed = _less(before, await self._used(devices))
+        if isinstance(freed, Missing) and "freed_bytes" in said:
+            freed = int(said["freed_bytes"])
+        held = tuple((str(h["name"]), int(h["size_bytes"])) for h in said.get("still_held", []))
+        return Result("done", decision.sentence + _words(said), freed, held)
+
+    async def _end(self, ids: Iterable[ProcessId]) -> Endings:
+        endings: Endings = await self._in_thread(end_recorded, ids)
+        for id in endings.stuck:
+            self._monitor.stuck(id)
+        return endings
+
+    async def _used(self, uuids: tuple[str, ...]) -> Number:
+        """What is in use of the devices, as of a look that begins now."""
+        if not uuids:
+            return Missing("it is not known which device it holds")
+        return _used(await self._next_look(), uuids)
+
+    async def _verified(
+        self, sentence: str, uuids: tuple[str, ...], before: Number, pids: set[int], endings: Endings
+    ) -> Result:
+        """Look until the driver lists none of them any more; if it goes on to do so, say whom."""
+        if endings.ended:
+            sentence += f" {len(endings.ended)} processes that it had started were ended."
+        if endings.stuck:
+            sentence += (
+                f" Process {_named(endings.stuck)} is stuck in the operating system and cannot be ended."
+            )
+        if endings.refused:
+            sentence += f" Process {_named(endings.refused)} belongs to another user."
+        until_s = clock.now_s() + VERIFY_S
+        while True:
+            sighting = await self._next_look()
+            freed = _less(before, _used(sighting, uuids))
+            why = _why_not_free(sighting, uuids, pids, freed)
+            if not why:
+                return Result("released", sentence, freed)
+            if clock.now_s() >= until_s:
+                return Result("not released", f"{sentence} {why}", freed)
+
+    def _why_void(self, decision: Decision, by: str) -> str | None:
+        feed = self._kernels.feeds.get(decision.holder)
+        if feed is None or not self._kernels.seen(decision.holder):
+            return "the kernel is gone"
+        keep = self._kernels.keeps.get(decision.holder)
+        if by == REAPER and keep is not None and keep.until_s > clock.now_s():
+            return "it is kept"
+        return feed.why_void(decision)
+
+    @contextlib.contextmanager
+    def _busy_with(self, holder_id: str, action: str) -> Iterator[None]:
+        if holder_id in self.acting:
+            raise ReleaseRefused(f"{self.acting[holder_id].capitalize()} is in progress for it already.")
+        self.acting[holder_id] = action
+        try:
+            yield
+        finally:
+            del self.acting[holder_id]
+
+    async def _tell(
+        self, holder_id: str, notebook: str | Missing, decision: Decision, by: str, result: Result,
+        devices: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        path = "" if isinstance(notebook, Missing) else notebook
+        row = AuditRow(
+            clock.utc_now(), holder_id, path, decision.action, by, result.outcome, result.sentence,
+            decision.evidence, devices, result.freed_bytes,
+        )  # fmt: skip
+        await self._journal.write(row)
+
+    def _start(self, action: Any) -> None:
+        task = asyncio.ensure_future(action)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("gpuprof: an action failed: %s: %s", type(error).__name__, error)
+
+
+def _asking(action: str, limit_s: float) -> str:
+    """The expression for a kernel that has us; one that comes to it too late does nothing."""
+    return _ASK.format(action=action, until=clock.unix_ns() * 1e-9 + limit_s)
+
+
+def _words(said: dict[str, Any]) -> str:
+    return "".join(f" {remark}" for remark in said.get("remarks", []))
+
+
+async def _within(limit_s: float, call: Awaitable[Any]) -> Any:
+    """Await the call for so long at most; unlike `asyncio.wait_for` it begins in this turn of the loop."""
+    task, late = asyncio.current_task(), False
+
+    def give_up() -> None:
+        nonlocal late
+        late = True
+        if task is not None:
+            task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(limit_s, give_up)
+    try:
+        return await call
+    except asyncio.CancelledError:
+        if late:
+            raise asyncio.TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+
+
+def _why_not_free(sighting: Sighting, uuids: tuple[str, ...], pids: set[int], freed: Number) -> str:
+    """Why the devices cannot be said to be free of these processes, or ""."""
+    for device in sighting.snapshot.devices:
+        if device.uuid not in uuids:
+            continue
+        if not isinstance(device.processes, Missing):
+            left = sorted({process.pid for process in device.processes} & pids)
+            if left:
+                return f"Memory is still held by process {', '.join(map(str, left))}."
+        elif isinstance(freed, Missing):
+            return f"It cannot be seen whether the memory is free: {freed.reason}."
+        elif freed <= 0:
+            return "As much memory is in use as before."
+    return "" if uuids else "It is not known which device was held."
+
+
+def _used(sighting: Sighting, uuids: tuple[str, ...]) -> Number:
+    total: float | int = 0
+    for device in sighting.snapshot.devices:
+        if device.uuid in uuids:
+            if isinstance(device.used_bytes, Missing):
+                return device.used_bytes
+            total += device.used_bytes
+    return total
+
+
+def _less(before: Number, after: Number) -> Number:
+    if isinstance(before, Missing) or isinstance(after, Missing):
+        return before if isinstance(before, Missing) else after
+    return max(before - after, 0)
+
+
+def _named(ids: Iterable[ProcessId]) -> str:
+    return ", ".join(str(id.pid) for id in ids)

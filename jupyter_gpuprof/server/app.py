@@ -1,0 +1,72 @@
+"""The extension of the Jupyter server: options in, monitor begun, routes registered."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+
+from jupyter_gpuprof.errors import OptionError
+from jupyter_gpuprof.records.policy import Policy
+from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options
+from jupyter_gpuprof.server.routes import register
+from jupyter_gpuprof.server.service import ServerMonitor
+from jupyter_gpuprof.session.servermonitor import SERVER_REAPER, server_monitor
+from jupyter_gpuprof.views.policy_text import policy_line
+
+
+class GpuprofServer(ExtensionApp):
+    """Who holds which device, the GPU-hours, and the reaper."""
+
+    name = "jupyter_gpuprof"
+    load_other_extensions = True
+    classes = [GpuProf, GpuProfReaper]  # noqa: RUF012  for --help-all
+    monitor: ServerMonitor | None = None
+
+    def initialize_handlers(self) -> None:
+        """Everything is put together here; nothing is looked at before the server's loop runs."""
+        app = self.serverapp
+        assert app is not None
+        general, policy, wrong = self._options()
+        devices = server_monitor(
+            policy=policy,
+            interval_s=general.sample_period,
+            allocation=general.detected_allocation(),
+            keep_days=general.retention_days,
+        )
+        self.monitor = ServerMonitor(
+            devices,
+            app.kernel_manager,
+            app.session_manager,
+            events=app.event_logger,
+            price=general.price,
+            warnings=wrong,
+            log=self.log,
+        )
+        register(app.web_app, self.monitor)
+        self.log.info("gpuprof: %s", policy_line(policy))
+        if policy.enabled:  # the kernels inherit it, and leave it to us
+            os.environ[SERVER_REAPER] = "1"
+        app.io_loop.add_callback(self.monitor.begin)
+
+    async def stop_extension(self) -> None:
+        """At the end of the server."""
+        if self.monitor is not None:
+            monitor, self.monitor = self.monitor, None
+            os.environ.pop(SERVER_REAPER, None)
+            await monitor.end()
+
+    def _options(self) -> tuple[GpuProf, Policy, tuple[str, ...]]:
+        """What is configured; with an error in it nothing is ever done to a kernel."""
+        try:
+            general, policy = read_options(self.config, parent=self)
+        except OptionError as error:
+            self.log.critical("gpuprof: %s The reaper is off.", error)
+            return GpuProf(), Policy(enabled=False), (f"{error} The reaper is off.",)
+        return general, policy, ()
+
+
+def points() -> list[dict[str, Any]]:
+    """For ``_jupyter_server_extension_points``."""
+    return [{"module": "jupyter_gpuprof.server.app", "app": GpuprofServer}]

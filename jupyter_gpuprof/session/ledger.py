@@ -1,0 +1,36 @@
+"""From the ledger file to the report over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast, get_args
+
+from jupyter_gpuprof import clock
+from jupyter_gpuprof.analysis.ledger_report import report
+from jupyter_gpuprof.errors import OptionError
+from jupyter_gpuprof.records.ledger import By, LedgerReport
+from jupyter_gpuprof.records.reading import Missing
+from jupyter_gpuprof.store.ledger import ledger_sums
+
+
+def ledger_report(
+    by: str = "notebook", since_s: float | None = None, price: float | None = None, path: Path | None = None
+) -> LedgerReport:
+    """Where the GPU-hours went.
+
+    Args:
+        by: "notebook", "device", "user" or "day".
+        since_s: only the last so many seconds; None for all.
+        price: of one device hour.
+        path: another file than `database_path`.
+
+    Raises:
+        OptionError: there is no such `by`.
+        LedgerError: the ledger cannot be read.
+    """
+    if by not in get_args(By):
+        raise OptionError(f"The ledger is summed by {', '.join(get_args(By))}, not by {by!r}.")
+    key = cast(By, by)
+    since_unix_s = 0.0 if since_s is None else clock.unix_ns() * 1e-9 - since_s
+    sums, devices = ledger_sums(key, since_unix_s=since_unix_s, path=path)
+    return report(sums, key, devices=devices, price=Missing("no price was given") if price is None else price)

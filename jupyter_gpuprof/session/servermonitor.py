@@ -1,0 +1,33 @@
+"""The monitor of a real server: the driver, the processes of this machine and the ledger file."""
+
+from __future__ import annotations
+
+from jupyter_gpuprof.probes.nvml import NvmlReader
+from jupyter_gpuprof.records.ledger import Allocation
+from jupyter_gpuprof.records.policy import Policy
+from jupyter_gpuprof.session.monitor import DeviceMonitor
+from jupyter_gpuprof.store.ledger import LedgerWriter
+
+#: In the environment of kernels whose server's reaper is on; the kernel's own one steps back.
+SERVER_REAPER = "JUPYTER_GPUPROF_SERVER_REAPER"
+
+
+def server_monitor(
+    *, policy: Policy, interval_s: float, allocation: Allocation, keep_days: float
+) -> DeviceMonitor:
+    """Reads nothing yet.
+
+    Args:
+        policy: what the reaper may do.
+        interval_s: planned seconds between two looks.
+        allocation: what a device that nobody holds is.
+        keep_days: for how long device seconds are kept.
+    """
+    return DeviceMonitor(
+        NvmlReader(),
+        policy=policy,
+        interval_s=interval_s,
+        writer=LedgerWriter(),
+        allocation=allocation,
+        keep_days=keep_days,
+    )

@@ -1,0 +1,109 @@
+/** Who holds the devices, what will happen to them, and what a person can do about it. */
+import * as React from 'react';
+
+import type { IHolder, IOrphan } from '../types.js';
+import { bytes, countdown, duration, fateWords, holderName, idleWords, known, stateWords } from '../words.js';
+import { Act, Section, useShared, useSeconds } from './context.js';
+
+export function Holders(): JSX.Element {
+  const { model, trans } = useShared();
+  useSeconds();
+  const holders = model.holders?.holders.filter(h => h.holds) ?? [];
+  const orphans = model.holders?.orphans ?? [];
+  return (
+    <Section id="holders" title={trans.__('Notebooks holding devices')}>
+      {model.holders && holders.length + orphans.length === 0 && (
+        <p className="jp-gpuprof-note">{trans.__('No notebook of this server holds a device.')}</p>
+      )}
+      {holders.length + orphans.length > 0 && (
+        <table aria-live="off">
+          <thead>
+            <tr>
+              <th scope="col">{trans.__('Notebook')}</th>
+              <th scope="col" className="jp-gpuprof-number">
+                {trans.__('Memory')}
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {holders.map(holder => (
+              <HolderRow key={holder.holder_id} holder={holder} />
+            ))}
+            {orphans.map(orphan => (
+              <OrphanRow key={orphan.orphan_id} orphan={orphan} />
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Section>
+  );
+}
+
+function HolderRow({ holder }: { holder: IHolder }): JSX.Element {
+  const { model, actions, trans } = useShared();
+  const name = holderName(holder, trans);
+  const kept = holder.keep && holder.keep.until_in_s - model.passed_s;
+  const fate = fateWords(holder.reaper, model.passed_s, trans);
+  return (
+    <tr data-holder={holder.holder_id}>
+      <th scope="row">
+        {holder.path ? (
+          <button
+            type="button"
+            className="jp-gpuprof-link"
+            title={holder.path}
+            onClick={() => void actions.openNotebook(holder.path)}
+          >
+            {name}
+          </button>
+        ) : (
+          name
+        )}
+        <div className="jp-gpuprof-state">
+          <span>{stateWords(holder.state, trans)}</span> <span>{idleWords(holder.idle_s, model.passed_s, trans)}</span>
+        </div>
+        {kept !== null && kept > 0 ? (
+          <div className="jp-gpuprof-state">{trans.__('kept for %1', countdown(kept))}</div>
+        ) : (
+          fate && (
+            <div className="jp-gpuprof-fate" title={holder.reaper.sentence}>
+              {fate}
+            </div>
+          )
+        )}
+        <div className="jp-gpuprof-buttons">
+          <Act label={trans.__('Keep 1 h')} about={name} onClick={() => actions.keep(holder)} />
+          <Act label={trans.__('Release now …')} about={name} onClick={() => actions.release(holder)} />
+        </div>
+      </th>
+      <td className="jp-gpuprof-number">{bytes(holder.held_bytes, trans)}</td>
+    </tr>
+  );
+}
+
+function OrphanRow({ orphan }: { orphan: IOrphan }): JSX.Element {
+  const { model, actions, trans } = useShared();
+  const name = orphan.path ? holderName(orphan, trans) : trans.__('process %1', orphan.pid);
+  const gone = known(orphan.gone_ago_s);
+  const fate = fateWords(orphan.reaper, model.passed_s, trans);
+  return (
+    <tr data-orphan={orphan.orphan_id}>
+      <th scope="row">
+        <span title={orphan.path}>{name}</span>
+        <div className="jp-gpuprof-state">
+          {trans.__('orphan: its kernel is gone')}{' '}
+          {gone !== undefined && trans.__('for %1', duration(gone + model.passed_s, trans))}
+        </div>
+        {fate && <div className="jp-gpuprof-fate">{fate}</div>}
+        <div className="jp-gpuprof-buttons">
+          {orphan.certain ? (
+            <Act label={trans.__('End …')} about={name} onClick={() => actions.endOrphan(orphan)} />
+          ) : (
+            <span className="jp-gpuprof-soft">{trans.__('not certainly ours, so it is not touched')}</span>
+          )}
+        </div>
+      </th>
+      <td className="jp-gpuprof-number">{bytes(orphan.held_bytes, trans)}</td>
+    </tr>
+  );
+}

@@ -1,0 +1,94 @@
+/** The panel: one widget in a sidebar, the sections below each other. */
+import { PanelWithToolbar, ReactWidget, ToolbarButton, refreshIcon, UseSignal } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
+import * as React from 'react';
+
+import { gpuIcon } from '../icons.js';
+import { Shared, type IShared, useShared } from './context.js';
+import { Devices } from './devices.js';
+import { Holders } from './holders.js';
+import { Hours } from './hours.js';
+import { Reaper } from './reaper.js';
+import { ThisNotebook } from './verdict.js';
+
+export const PANEL_ID = 'jupyter-gpuprof-panel';
+
+export class GpuPanel extends PanelWithToolbar {
+  constructor(private _shared: IShared) {
+    super();
+    const { trans, model } = _shared;
+    this.id = PANEL_ID;
+    this.addClass('jp-gpuprof-panel');
+    this.title.icon = gpuIcon;
+    this.title.caption = trans.__('GPU profiler');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPU profiler'));
+    const title = new Widget();
+    title.addClass('jp-gpuprof-title');
+    title.node.textContent = trans.__('GPU profiler');
+    this.toolbar.addItem('title', title);
+    this.toolbar.addItem(
+      'refresh',
+      new ToolbarButton({ icon: refreshIcon, tooltip: trans.__('Ask the server now'), onClick: () => void model.refresh() })
+    );
+    this.addWidget(ReactWidget.create(<Body shared={_shared} />));
+  }
+
+  protected onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    this._shared.model.visible = true;
+  }
+
+  protected onAfterAttach(msg: Message): void {
+    super.onAfterAttach(msg);
+    this._shared.model.visible = this.isVisible;
+  }
+
+  protected onAfterHide(msg: Message): void {
+    super.onAfterHide(msg);
+    this._shared.model.visible = false;
+  }
+
+  protected onBeforeDetach(msg: Message): void {
+    super.onBeforeDetach(msg);
+    this._shared.model.visible = false;
+  }
+}
+
+function Body({ shared }: { shared: IShared }): JSX.Element {
+  return (
+    <Shared.Provider value={shared}>
+      <UseSignal signal={shared.model.changed}>
+        {() => (
+          <div className="jp-gpuprof-body">
+            <Trouble />
+            <Devices />
+            <Holders />
+            {shared.runs && <UseSignal signal={shared.runs.changed}>{() => <ThisNotebook />}</UseSignal>}
+            <Hours />
+            <Reaper />
+          </div>
+        )}
+      </UseSignal>
+    </Shared.Provider>
+  );
+}
+
+/** What is wrong with the server. What was known stays on the page, told to be old. */
+function Trouble(): JSX.Element {
+  const { model, trans } = useShared();
+  const words = {
+    unreachable: trans.__('The server does not answer. What you see is old. Trying again.'),
+    'not installed': trans.__(
+      'jupyter_gpuprof’s server extension does not answer. Install jupyter_gpuprof where the Jupyter server runs, and restart it.'
+    ),
+    'not allowed': trans.__('The server does not let you see this. Log in again.'),
+    failed: trans.__('The server answers with an error: %1', model.trouble?.message ?? '')
+  };
+  return (
+    <div role="status" className="jp-gpuprof-trouble">
+      {model.trouble ? words[model.trouble.trouble] : ''}
+    </div>
+  );
+}

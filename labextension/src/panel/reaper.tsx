@@ -1,0 +1,59 @@
+/** What the reaper may do, where that is set, and what it did. */
+import * as React from 'react';
+
+import type { IAuditRow } from '../types.js';
+import { baseName, policyWords } from '../words.js';
+import { Section, useShared } from './context.js';
+
+export function Reaper(): JSX.Element {
+  const { model, trans } = useShared();
+  const answer = model.status;
+  return (
+    <Section id="reaper" title={trans.__('Reaper')}>
+      {!answer ? (
+        <p className="jp-gpuprof-note">{trans.__('Asking the server …')}</p>
+      ) : (
+        <>
+          <ul className="jp-gpuprof-plain">
+            {policyWords(answer.reaper, trans).map(words => (
+              <li key={words}>{words}</li>
+            ))}
+          </ul>
+          {answer.warnings.map(words => (
+            <p key={words} className="jp-gpuprof-fate">
+              {words}
+            </p>
+          ))}
+          <p className="jp-gpuprof-note">
+            {trans.__('Set by the server’s administrator:')} <code>c.GpuProfReaper</code> {trans.__('in')}{' '}
+            <code>jupyter_server_config.py</code>
+          </p>
+        </>
+      )}
+      {model.audit && model.audit.length > 0 && (
+        <ul className="jp-gpuprof-list" aria-label={trans.__('Last actions')}>
+          {model.audit.map(row => (
+            <Row key={row.audit_id} row={row} />
+          ))}
+        </ul>
+      )}
+    </Section>
+  );
+}
+
+function Row({ row }: { row: IAuditRow }): JSX.Element {
+  return (
+    <li>
+      <div className="jp-gpuprof-line">
+        <span title={row.path}>
+          {row.action} · {row.outcome}
+          {row.path && ` · ${baseName(row.path)}`}
+        </span>
+        <time className="jp-gpuprof-soft" dateTime={row.at}>
+          {new Date(row.at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })}
+        </time>
+      </div>
+      <div className="jp-gpuprof-soft">{row.sentence}</div>
+    </li>
+  );
+}

@@ -1,0 +1,184 @@
+"""What a person can get wrong, and cells that misbehave: one sentence each, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpuprof.errors import CannotShip, OptionError, RerunError, UsageError, WritesFiles
+from jupyter_gpuprof.session.rerun import Rerun
+from jupyter_gpuprof.session.trial import RerunProgress
+from tests.trials.notebook import LOOP, SETUP, Notebook
+
+HANGING = """
+import subprocess, sys
+class Hanging(Slow):
+    def __getitem__(self, i):
+        if i > 20:
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+            time.sleep(600)
+        return super().__getitem__(i)
+"""
+
+
+@pytest.fixture(scope="module")
+def profiled() -> Notebook:
+    """A notebook with a profiled cell; for tests that get no further than its source."""
+    notebook = Notebook()
+    notebook.profile()
+    return notebook
+
+
+# -- refused before anything runs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["worker=4"], "num_workers=4, pin_memory=True"),
+        (["num_workers=many"], "num_workers takes a number from 0, not many"),
+        (["num_workers"], "num_workers takes a number"),
+        (["num_workers=2", "num_workers=4"], "given twice"),
+    ],
+)
+def test_a_setting_that_cannot_be_tried(profiled: Notebook, words: list[str], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        profiled.try_change(*words)
+
+
+def test_no_step_can_be_no_round(profiled: Notebook) -> None:
+    with pytest.raises(UsageError, match="cannot count 0 steps"):
+        profiled.try_change("num_workers=2", steps=0)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("torch.save(model.state_dict(), path)", "torch.save"),
+        ("open(path, 'w').write('done')", "open"),
+        ("np.save(path, x)", "np.save"),
+        ("path.write_text('done')", "write_text"),
+    ],
+)
+def test_a_cell_that_writes_is_refused_with_its_line(tmp_path: Path, line: str, what: str) -> None:
+    notebook = Notebook(SETUP + "import numpy as np\nloader = DataLoader(Slow(8, 1))", path=tmp_path / "x")
+    cell = f"%%gpuprof --name writes\n{LOOP.strip()}\n{line}\n"
+    notebook.profile(cell)
+    (tmp_path / "x").unlink(missing_ok=True)
+    with pytest.raises(WritesFiles) as refused:
+        notebook.try_change("num_workers=2")
+    assert "Line 6 of the cell" in str(refused.value)
+    assert what in str(refused.value)
+    assert "--allow-writes" in str(refused.value)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_a_cell_that_writes_is_rerun_if_it_is_allowed_to(tmp_path: Path) -> None:
+    notebook = Notebook(SETUP.replace("n=60, ms=4", "n=60, ms=1"), path=tmp_path / "x.pt")
+    notebook.profile(LOOP + "    torch.save(model.state_dict(), path)\n")
+    (tmp_path / "x.pt").unlink()
+    trial = notebook.try_change("num_workers=1", steps=8, allow_writes=True)
+    assert trial.before.steps >= 8
+    assert (tmp_path / "x.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "named"),
+    [
+        ("import socket; link = socket.socket()", "link.fileno()", "`link` cannot be sent.*an open socket"),
+        ("numbers = (n for n in range(9))", "next(numbers)", "`numbers` cannot be sent.*a generator"),
+        (
+            "import threading; held = threading.Lock(); f = lambda x, held=held: x",
+            "f(1)",
+            "`f` cannot be sent.*a lock",
+        ),
+        (
+            "import threading\nclass Log:\n    def __init__(self): self.lock = threading.Lock()\nlog = Log()",
+            "log.lock",
+            r"`log` cannot be sent.*a lock, log\.lock",
+        ),
+    ],
+)
+def test_a_name_that_cannot_be_sent_is_named(made: str, used: str, named: str) -> None:
+    notebook = Notebook(f"{SETUP}loader = DataLoader(Slow(8, 1))\n{made}")
+    notebook.profile(f"{used}{LOOP}")
+    with pytest.raises(CannotShip, match=named) as refused:
+        notebook.try_change("num_workers=2")
+    assert "Create it inside the cell" in str(refused.value)
+    if "link" in notebook.namespace:
+        notebook.namespace["link"].close()
+
+
+# -- cells that misbehave -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_cell_that_raises_says_what() -> None:
+    notebook = Notebook(SETUP + "loader = DataLoader(Slow(8, 1))\nfails = False")
+    notebook.profile(LOOP + "    if fails: raise ValueError('no more data')\n")
+    notebook.namespace["fails"] = True
+    before = notebook.state()
+    with pytest.raises(RerunError, match="as it is, in a fresh process, failed: ValueError: no more data"):
+        notebook.try_change("num_workers=2")
+    assert notebook.state() == before
+
+
+@pytest.mark.slow
+def test_a_cell_that_counts_no_step_says_so() -> None:
+    notebook = Notebook(SETUP + "loader = DataLoader(Slow(8, 1))")
+    notebook.profile()
+    notebook.namespace["loader"] = []
+    with pytest.raises(RerunError, match="without a training step that could be counted"):
+        notebook.try_change("num_workers=2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("why", ["hung", "timed out"])
+def test_a_worker_that_hangs_is_ended_with_all_that_came_of_it(why: str) -> None:
+    notebook = Notebook(SETUP + HANGING + "loader = DataLoader(Hanging(), num_workers=1)")
+    limits = {"limit_s": 120.0, "patience_s": 6.0} if why == "hung" else {"limit_s": 6.0}
+    with Rerun(_cell(), notebook.namespace) as rerun:
+        done = rerun.round((), 40, **limits)  # type: ignore[arg-type]
+    assert done.outcome == why
+    # The fixture proves that no process is left, in whatever session it was.
+
+
+@pytest.mark.slow
+def test_trying_a_cell_that_hangs_says_so() -> None:
+    notebook = Notebook(SETUP + HANGING + "loader = DataLoader(Slow(8, 1))")
+    notebook.profile()
+    notebook.execute("loader = DataLoader(Hanging(), num_workers=1)")
+    with pytest.raises(RerunError, match="took too long and was ended"):
+        notebook.try_change("num_workers=2", limit_s=6.0)
+
+
+def _cell() -> object:
+    from jupyter_gpuprof.session.cell import Cell
+
+    return Cell(LOOP)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before the first step", "while it counts"])
+def test_an_interrupt_ends_the_round_and_changes_nothing(moment: str) -> None:
+    notebook = Notebook(SETUP.replace("n=60", "n=4000"))
+    notebook.execute("loader = DataLoader(Slow(40), batch_size=2, num_workers=1)")
+    notebook.profile()
+    notebook.execute("loader = DataLoader(Slow(4000), batch_size=2, num_workers=1)")
+    before, told = notebook.state(), []
+
+    def progress(now: RerunProgress) -> None:
+        told.append(now)
+        if len(told) == 1 or now.done > 0.05:
+            if moment == "before the first step" or now.done > 0.05:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    assert threading.current_thread() is threading.main_thread()
+    with pytest.raises(KeyboardInterrupt):
+        notebook.try_change("num_workers=2", steps=200, progress=progress)
+    assert notebook.state() == before
