@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.probes.watch import watch
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.block import profile
+    from jupyter_gpuprof.session.keep import keep
+    from jupyter_gpuprof.session.releasehooks import on_release
     from jupyter_gpuprof.store.runs import load_run
     from jupyter_gpuprof.views.text import run_text as report
 
-__all__ = ["Run", "__version__", "load_run", "profile", "report", "watch"]
+__all__ = ["Run", "__version__", "keep", "load_run", "on_release", "profile", "report", "watch"]
 
 _HOMES = {
     "Run": ("jupyter_gpuprof.records.run", "Run"),
+    "keep": ("jupyter_gpuprof.session.keep", "keep"),
     "load_run": ("jupyter_gpuprof.store.runs", "load_run"),
+    "on_release": ("jupyter_gpuprof.session.releasehooks", "on_release"),
     "profile": ("jupyter_gpuprof.session.block", "profile"),
     "report": ("jupyter_gpuprof.views.text", "run_text"),
     "watch": ("jupyter_gpuprof.probes.watch", "watch"),
@@ -65,3 +69,8 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     from jupyter_gpuprof.server.app import points
 
     return points()
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    """Called by ``jupyter labextension develop``: the panel, where it is built."""
+    return [{"src": "labextension", "dest": "jupyter-gpuprof"}]

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
 from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import GpuprofError, NoCellError
 from jupyter_gpuprof.notebook import output
+from jupyter_gpuprof.notebook.devicecommands import DEVICE_COMMANDS
+from jupyter_gpuprof.notebook.parsing import Command, option, parser_of
 
 if TYPE_CHECKING:
     from jupyter_gpuprof.notebook.magics import GpuprofMagics
-
-#: Asks a command with its parsed arguments.
-Act = Callable[["GpuprofMagics", Any], Any]
-
-
-@dataclass(frozen=True)
-class Command:
-    """One word after ``%gpuprof``: how its line is parsed and what it does."""
-
-    parser: argparse.ArgumentParser
-    act: Act
 
 
 def run_line(magics: GpuprofMagics, line: str) -> Any:
@@ -52,35 +39,24 @@ def run_line(magics: GpuprofMagics, line: str) -> Any:
     except (GpuprofError, ImportError) as error:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
-        print(f"gpuprof: {name} was interrupted; nothing was changed.", file=sys.stderr)
+        print(f"gpuprof: {name} was interrupted; {command.interrupted}.", file=sys.stderr)
         return None
-
-
-def _parser(name: str, *arguments: tuple[tuple[str, ...], dict[str, Any]]) -> argparse.ArgumentParser:
-    parser = MagicArgumentParser(prog=f"%gpuprof {name}", add_help=False)
-    for flags, options in arguments:
-        parser.add_argument(*flags, **options)
-    return parser
-
-
-def _option(*flags: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    return flags, options
 
 
 def outputs() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
     """``--json`` and ``--html``."""
     return (
-        _option("--json", type=Path, default=None, metavar="PATH"),
-        _option("--html", type=Path, default=None, metavar="PATH"),
+        option("--json", type=Path, default=None, metavar="PATH"),
+        option("--html", type=Path, default=None, metavar="PATH"),
     )
 
 
 def _reruns() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
     """What all commands take that rerun the last profiled cell."""
     return (
-        _option("--steps", type=int, default=None),
-        _option("--timeout", type=float, default=None, metavar="SECONDS"),
-        _option("--allow-writes", action="store_true"),
+        option("--steps", type=int, default=None),
+        option("--timeout", type=float, default=None, metavar="SECONDS"),
+        option("--allow-writes", action="store_true"),
         *outputs(),
     )
 
@@ -234,50 +210,51 @@ def _last_cell(magics: GpuprofMagics) -> Any:
 
 
 COMMANDS: dict[str, Command] = {
-    "status": Command(_parser("status"), _status),
-    "help": Command(_parser("help"), _help),
-    "last": Command(_parser("last"), _last),
-    "show": Command(_parser("show", _option("run")), _show),
-    "history": Command(_parser("history", _option("--predictions", action="store_true")), _history),
-    "compare": Command(_parser("compare", _option("first"), _option("second")), _compare),
-    "timeline": Command(_parser("timeline", _option("run")), _timeline),
+    "status": Command(parser_of("status"), _status),
+    "help": Command(parser_of("help"), _help),
+    "last": Command(parser_of("last"), _last),
+    "show": Command(parser_of("show", option("run")), _show),
+    "history": Command(parser_of("history", option("--predictions", action="store_true")), _history),
+    "compare": Command(parser_of("compare", option("first"), option("second")), _compare),
+    "timeline": Command(parser_of("timeline", option("run")), _timeline),
     "trace": Command(
-        _parser(
+        parser_of(
             "trace",
-            _option("files", nargs="+"),
-            _option("--name", default=""),
+            option("files", nargs="+"),
+            option("--name", default=""),
             *outputs(),
-            _option("--timeline", type=Path, default=None, metavar="PATH"),
+            option("--timeline", type=Path, default=None, metavar="PATH"),
         ),
         _trace,
     ),
-    "try": Command(_parser("try", _option("settings", nargs="*"), *_reruns()), _try),
+    "try": Command(parser_of("try", option("settings", nargs="*"), *_reruns()), _try),
     "scale": Command(
-        _parser(
+        parser_of(
             "scale",
-            _option("counts", nargs="+"),
-            _option("--mode", choices=("weak", "strong"), default="weak"),
-            _option("--repeats", type=int, default=3),
-            _option("--raw", action="store_true"),
-            _option("--least-gain", type=float, default=1.6),
-            _option("--least-efficiency", type=float, default=0.7),
-            _option("--price", type=float, default=None),
-            _option("--on", choices=("slurm",), default=None),
-            _option("--partition", default=""),
-            _option("--account", default=""),
-            _option("--gpus-per-node", type=int, default=None),
-            _option("--time", type=int, default=None, metavar="MINUTES"),
+            option("counts", nargs="+"),
+            option("--mode", choices=("weak", "strong"), default="weak"),
+            option("--repeats", type=int, default=3),
+            option("--raw", action="store_true"),
+            option("--least-gain", type=float, default=1.6),
+            option("--least-efficiency", type=float, default=0.7),
+            option("--price", type=float, default=None),
+            option("--on", choices=("slurm",), default=None),
+            option("--partition", default=""),
+            option("--account", default=""),
+            option("--gpus-per-node", type=int, default=None),
+            option("--time", type=int, default=None, metavar="MINUTES"),
             *_reruns(),
         ),
         _scale,
     ),
     "batch": Command(
-        _parser(
+        parser_of(
             "batch",
-            _option("--grow", default="1,2,4", metavar="FACTORS"),
-            _option("--until-memory", default="90%", metavar="SHARE"),
+            option("--grow", default="1,2,4", metavar="FACTORS"),
+            option("--until-memory", default="90%", metavar="SHARE"),
             *_reruns(),
         ),
         _batch,
     ),
+    **DEVICE_COMMANDS,
 }

@@ -15,6 +15,7 @@ from IPython.display import display
 from jupyter_gpuprof.errors import GpuprofError
 from jupyter_gpuprof.notebook import output
 from jupyter_gpuprof.notebook.commands import run_line
+from jupyter_gpuprof.notebook.devicecommands import stand_down
 from jupyter_gpuprof.notebook.rewrite import CellRewriter, take_first_line
 
 # What a run needs (numpy, the analysis, the painters) is imported with the first run, inside the
@@ -30,6 +31,9 @@ HELP = """\
 %gpuprof try [CHANGE...]   rerun the last profiled cell with and without a change, and compare
 %gpuprof batch             rerun it at other batch sizes: what fits, and what it brings
 %gpuprof scale 1 2 4 8     rerun it on so many devices: what more of them are worth
+%gpuprof release           free this kernel's device now; --offload loses nothing
+%gpuprof keep 2h           let no reaper touch it for so long; --why "long eval"
+%gpuprof reaper on         watch over idle devices in this kernel; off, status
 %gpuprof history           the runs that were saved
 %gpuprof compare A B       two runs side by side; A and B are run ids, names, files or "last"
 %gpuprof show RUN          the report of a run id, name or file
@@ -61,6 +65,11 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
   --least-gain 1.6, --least-efficiency 0.7, --price P   of scale: what makes a count worth it
   --on slurm, --partition P, --account A, --gpus-per-node G, --time MINUTES   of scale: where it runs
   --predictions            of history: how good the predictions of changes have been
+
+Options of %gpuprof release, keep and reaper:
+  --offload                of release: to host memory, and back before the next cell
+  --why TEXT               of keep: shown to whoever wonders
+  --after 30m, --action warn|free|offload|shutdown   of reaper on
 
 Changes that can be tried: num_workers=4 prefetch_factor=4 pin_memory=True persistent_workers=True
   batch_size=128 autocast=bfloat16 compile=True channels_last=True tf32=True fused=True foreach=True
@@ -287,3 +296,4 @@ def unload(shell: Any) -> None:
         shell.input_transformers_cleanup.remove(take_first_line)
     shell.ast_transformers[:] = [t for t in shell.ast_transformers if not isinstance(t, CellRewriter)]
     output.unregister(shell)
+    stand_down(shell)

@@ -74,7 +74,7 @@ class Replicas:
             original(optimizer, *args, **kwargs)
             replicas.replicate(optimizer)
 
-        torch.optim.Optimizer.__init__ = __init__  # type: ignore[method-assign]
+        torch.optim.Optimizer.__init__ = __init__  # type: ignore[method-assign,assignment]
 
     def replicate(self, optimizer: Any) -> None:
         """Replicate the outermost modules that hold what an optimizer updates."""
@@ -87,7 +87,7 @@ class Replicas:
             kind = type(model)
             replicate(model, find_unused_parameters=self._find_unused, broadcast_buffers=False)
             model.__class__ = kind  # the hooks do it; the class of torch's that goes with them refuses copies
-            type(replicate.state(model)).__reduce__ = _alone
+            type(replicate.state(model)).__reduce__ = _alone  # type: ignore[method-assign,assignment]
             self.models.append(model)
 
     def disagreement(self) -> str:

@@ -17,6 +17,8 @@ UNSEEN = "(not visible from Python)"
 _UNSEEN_WHY = "live graphs, captured graphs, work space of libraries"
 #: Where Python and IPython keep the last exception, whose frames keep their variables.
 _LAST = ("last_exc", "last_value", "last_traceback", "last_type")
+#: The last three results.
+_RECENT = ("_", "__", "___")
 _FRAMES_OF_DEBUGGER = ("curframe", "botframe", "curframe_locals", "stack")
 
 
@@ -38,7 +40,7 @@ def drop_hidden(namespace: dict[str, Any], shell: Any, kind: str) -> int:
         for formatter in (getattr(shell, "InteractiveTB", None), getattr(shell, "SyntaxTB", None)):
             _forget_traceback(formatter)
         shell.last_execution_result = None
-        dropped = _drop_results(namespace, getattr(shell, "displayhook", None), kind)
+        dropped = _drop_results(namespace, shell, kind)
     gc.collect()
     return dropped
 
@@ -70,25 +72,23 @@ def _forget_traceback(formatter: Any) -> None:
             setattr(debugger, name, [] if name == "stack" else None)
 
 
-def _drop_results(namespace: dict[str, Any], displayhook: Any, kind: str) -> int:
+def _drop_results(namespace: dict[str, Any], shell: Any, kind: str) -> int:
     """Results of cells that lead to a device, under all their names; those that do not are kept."""
     results = namespace.get("_oh")
     if not isinstance(results, dict):
         return 0
-    names = ["_", "__", "___", *(f"_{count}" for count in results)]
-    hidden = {id(thing): thing for thing in results.values()}
-    hidden |= {id(namespace[name]): namespace[name] for name in names if name in namespace}
-    heavy = {key for key, thing in hidden.items() if leads_to_device(thing, kind)}
-    for count in [count for count, thing in results.items() if id(thing) in heavy]:
+    counted = [f"_{count}" for count in results]
+    things = [*results.values(), *(namespace[name] for name in (*_RECENT, *counted) if name in namespace)]
+    heavy = {id(thing): leads_to_device(thing, kind) for thing in things}
+    for count in [count for count, thing in results.items() if heavy[id(thing)]]:
         del results[count]
-    for name in names:
-        if id(namespace.get(name)) in heavy:
-            if name[1:].isdigit():
-                del namespace[name]
-            else:
-                namespace[name] = ""
-    for name in ("_", "__", "___"):
-        if id(getattr(displayhook, name, None)) in heavy:
-            setattr(displayhook, name, "")
-    hidden.clear()
-    return len(heavy)
+    for names in (namespace, getattr(shell, "user_ns_hidden", {})):
+        for name in counted:
+            if heavy.get(id(names.get(name))):
+                del names[name]
+        names.update({name: "" for name in _RECENT if heavy.get(id(names.get(name)))})
+    hook = getattr(shell, "displayhook", None)
+    for name in _RECENT:
+        if heavy.get(id(getattr(hook, name, None))):
+            setattr(hook, name, "")
+    return sum(heavy.values())

@@ -166,9 +166,7 @@ def _name(namespace: Mapping[str, Any], found: dict[int, Piece]) -> bool:
     """Give each piece the first name that leads to it."""
     left = len(found)
     walk = Walk(namespace, _is_tensor, _relatives)
-    for root, path, tensor in walk:
-        if not left:
-            break
+    for root, path, tensor in walk if left else ():
         try:
             piece = found.get(tensor.untyped_storage()._cdata)
         except Exception:
@@ -176,6 +174,8 @@ def _name(namespace: Mapping[str, Any], found: dict[int, Piece]) -> bool:
         if piece is not None and piece.root == NO_NAME:
             piece.root, piece.path = root, path
             left -= 1
+            if not left:
+                break
     return walk.complete
 
 

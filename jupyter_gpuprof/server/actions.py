@@ -12,7 +12,8 @@ from typing import Any
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import ReleaseRefused
 from jupyter_gpuprof.records.audit import AuditRow, Outcome
-from jupyter_gpuprof.records.idleness import Decision
+from jupyter_gpuprof.records.idleness import Action, Decision
+from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.processes import ProcessId
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.sighting import KernelSight, OrphanSight, Sighting
@@ -34,6 +35,7 @@ _ASK_BARE = (
     ' torch and torch.cuda.is_initialized() and torch.cuda.empty_cache(), "{}")[2])'
     '(__import__("gc"), __import__("sys").modules.get("torch"))'
 )
+_NOTHING: tuple[Action, Number] = ("none", Missing("nothing follows"))
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,11 @@ class Actions:
         with self._busy_with(kernel_id, decision.action):
             result = await self._done(sight, by)
             devices = tuple(h.device_uuid for h in sight.holdings)
-            await self._tell(kernel_id, sight.facts.notebook, decision, by, result, devices)
+            policy = self._monitor.policy.for_kernelspec(sight.facts.kernelspec)
+            next_action, due_s = _after_warning(policy) if decision.action == "warn" else _NOTHING
+            await self._tell(
+                kernel_id, sight.facts.notebook, decision, by, result, devices, next_action, due_s
+            )
             return result
 
     async def _done(self, sight: KernelSight, by: str) -> Result:
@@ -157,7 +163,10 @@ class Actions:
             if self._kernels.seen(kernel_id):
                 return Result("failed", f"The kernel did not shut down ({error}).")
         endings = await self._end(recorded | self._monitor.descendants(kernel_id))
-        return await self._verified(decision.sentence + remarks, devices, before, pids, endings)
+        sentence = decision.sentence + remarks
+        if endings.ended:
+            sentence += f" What it had started was ended, too (process {_named(endings.ended)})."
+        return await self._verified(sentence, devices, before, pids, endings)
 
     async def _saved(self, feed: KernelFeed | None) -> str:
         """Let the kernel call what the person registered for this; words on what went wrong."""
@@ -209,8 +218,6 @@ class Actions:
         self, sentence: str, uuids: tuple[str, ...], before: Number, pids: set[int], endings: Endings
     ) -> Result:
         """Look until the driver lists none of them any more; if it goes on to do so, say whom."""
-        if endings.ended:
-            sentence += f" {len(endings.ended)} processes that it had started were ended."
         if endings.stuck:
             sentence += (
                 f" Process {_named(endings.stuck)} is stuck in the operating system and cannot be ended."
@@ -248,14 +255,14 @@ class Actions:
 
     async def _tell(
         self, holder_id: str, notebook: str | Missing, decision: Decision, by: str, result: Result,
-        devices: tuple[str, ...],
+        devices: tuple[str, ...], next_action: Action = "none", due_s: Number = _NOTHING[1],
     ) -> None:  # fmt: skip
         path = "" if isinstance(notebook, Missing) else notebook
         row = AuditRow(
             clock.utc_now(), holder_id, path, decision.action, by, result.outcome, result.sentence,
             decision.evidence, devices, result.freed_bytes,
         )  # fmt: skip
-        await self._journal.write(row)
+        await self._journal.write(row, next_action, due_s)
 
     def _start(self, action: Any) -> None:
         task = asyncio.ensure_future(action)
@@ -266,6 +273,13 @@ class Actions:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("gpuprof: an action failed: %s: %s", type(error).__name__, error)
+
+
+def _after_warning(policy: Policy) -> tuple[Action, Number]:
+    """What follows on a warning, and in how many seconds."""
+    if policy.action == "warn":
+        return _NOTHING
+    return "free" if policy.action == "shutdown" else policy.action, policy.warn_before_s
 
 
 def _asking(action: str, limit_s: float) -> str:

@@ -13,7 +13,6 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpuprof.server.apihandler import RESOURCE, GpuprofHandler, bad_value
-from jupyter_gpuprof.server.ledgercsv import answer_csv
 from jupyter_gpuprof.server.prometheus import CONTENT_TYPE, exposition
 from jupyter_gpuprof.server.protocol import Json
 
@@ -89,6 +88,8 @@ class LedgerHandler(ReadHandler):
         if form == "json":
             self.answer(report)
             return
+        from jupyter_gpuprof.server.ledgercsv import answer_csv  # it would take part in the server's start
+
         self.set_header("Content-Disposition", f'attachment; filename="gpuprof-ledger-by-{by}.csv"')
         self.finish(answer_csv(report), set_content_type="text/csv; charset=utf-8")
 

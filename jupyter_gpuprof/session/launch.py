@@ -14,6 +14,8 @@ from typing import Any, Literal, Protocol
 from jupyter_gpuprof.errors import RerunError
 from jupyter_gpuprof.probes import jobs
 
+#: How a rank's process ends that has left a round in which nothing was measured.
+TOLD = 33
 #: What a rank's process runs: its ``sys.path`` is the kernel's before anything of ours is imported.
 RANK_PROGRAM = """\
 import json, pathlib, sys
@@ -135,6 +137,8 @@ def _last_words(output: str) -> str:
     if cause is None:
         return own[-1][:300] if own else ""
     rank, code = int(cause[1]), int(cause[2])
+    if code == TOLD:
+        return ""
     if code >= 0:
         return f"rank {rank} ended with {code}" + (f": {own[-1][:300]}" if own else "")
     try:

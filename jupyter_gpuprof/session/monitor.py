@@ -10,6 +10,7 @@ import getpass
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.analysis.accounting import account
@@ -19,7 +20,7 @@ from jupyter_gpuprof.analysis.processtree import ProcessTree
 from jupyter_gpuprof.probes.nvml import DeviceReader
 from jupyter_gpuprof.probes.processes import ProcessTable
 from jupyter_gpuprof.records.devices import Attribution, Snapshot
-from jupyter_gpuprof.records.idleness import Decision, KernelFacts, OrphanFacts, Process, Tick, Watch
+from jupyter_gpuprof.records.idleness import Decision, Keep, KernelFacts, OrphanFacts, Process, Tick, Watch
 from jupyter_gpuprof.records.ledger import Allocation, LedgerRow
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.processes import KernelProcess, KernelReport, ProcessFacts, ProcessId
@@ -27,6 +28,7 @@ from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sighting import KernelSight, OrphanSight, SeenKernel, Sighting
 from jupyter_gpuprof.session.families import Families, GoneKernel
 from jupyter_gpuprof.session.holderwork import held_by, kernel_work, orphan_work
+from jupyter_gpuprof.session.reported import Reported
 from jupyter_gpuprof.session.samples import Samples
 from jupyter_gpuprof.store.ledger import KEEP_DAYS, LedgerWriter
 
@@ -44,7 +46,7 @@ class DeviceMonitor:
         writer: where the device seconds go; None keeps none.
         allocation: what a device that nobody holds is.
         keep_days: for how long the seconds are kept.
-        reports: what the kernels say of themselves.
+        reported: what the kernels say of themselves.
         server_pid: the server, whose descendants the kernels are.
         user: whose server it is, for the ledger.
         clock, wall: monotonic and wall-clock nanoseconds.
@@ -60,7 +62,7 @@ class DeviceMonitor:
         writer: LedgerWriter | None = None,
         allocation: Allocation = "held",
         keep_days: float = KEEP_DAYS,
-        reports: Callable[[], Iterable[KernelReport]] = tuple,
+        reported: Reported | None = None,
         server_pid: int | None = None,
         user: str | None = None,
         clock: Callable[[], int] = clock.now_ns,
@@ -73,7 +75,7 @@ class DeviceMonitor:
         self._reader = reader
         self._table = table or ProcessTable()
         self._keep_days = keep_days
-        self._reports = reports
+        self._reported = reported
         self._server_pid = os.getpid() if server_pid is None else server_pid
         self._own_uid = os.getuid() if hasattr(os, "getuid") else 0
         self._clock, self._wall = clock, wall
@@ -101,7 +103,10 @@ class DeviceMonitor:
         processes = self._table.look([self._server_pid, *pids], listed)
         tree = ProcessTree(processes)
         kernels = self._families.look(tree, seen, tick.now_s)
-        reports = tuple(self._reports())
+        reports: tuple[KernelReport, ...] = ()
+        if self._reported is not None:
+            self._reported.read()
+            reports = self._reported.reports
         attribution = attribute(
             snapshot, processes, kernels, reports, own_uid=self._own_uid, server_pid=self._server_pid
         )
@@ -141,6 +146,8 @@ class DeviceMonitor:
         self._reader.close()
         if self.writer is not None:
             self.writer.close()
+        if self._reported is not None:
+            self._reported.close()
 
     def _kernel(
         self,
@@ -169,7 +176,7 @@ class DeviceMonitor:
             last_end_s=seen.last_end_s,
             training=is_training,
             work=kernel_work(kernel, holdings, snapshot, tree),
-            keep=seen.keep,
+            keep=self._keep(seen.keep, tree, id),
         )
         watch, decision = decide(facts, self._watches.get(seen.kernel_id), self.policy, tick)
         self._watches[seen.kernel_id] = watch
@@ -195,6 +202,18 @@ class DeviceMonitor:
         watch, decision = decide_orphan(facts, self._watches.get(orphan_id), self.policy, tick)
         self._watches[orphan_id] = watch
         return OrphanSight(orphan_id, facts, decision, held_by(process.id.pid, snapshot), watch.steps)
+
+    def _keep(self, asked: Keep | None, tree: ProcessTree, id: ProcessId | None) -> Keep | None:
+        """The longer one of what was asked of the server and what the kernel itself asks."""
+        if id is None or self._reported is None:
+            return asked
+        known_as = (id.pid, *tree.by_pid[id.pid].namespace_pids[-1:])
+        own = [self._reported.keeps.get(replace(id, pid=pid)) for pid in known_as]
+        keeps = [keep for keep in (asked, *own) if keep is not None]
+        longest = max(keeps, key=lambda keep: keep.until_s, default=None)
+        if longest is None:
+            return None
+        return replace(longest, until_s=min(longest.until_s, longest.since_s + self.policy.keep_max_s))
 
     def _began(self, kernel_id: str, id: ProcessId | None, now_s: float) -> float:
         """When this process of the kernel was first seen."""

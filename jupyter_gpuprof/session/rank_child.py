@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jupyter_gpuprof.probes import dataparallel
 from jupyter_gpuprof.session.job import JobFolder
+from jupyter_gpuprof.session.launch import TOLD
 
 
 def main(folder: str) -> None:
@@ -26,4 +27,4 @@ def main(folder: str) -> None:
     done = run_rank(job, files)
     files.write_round(done)
     if done.outcome != "measured":
-        sys.exit(1)
+        sys.exit(TOLD)

@@ -32,7 +32,9 @@ def run_rank(job: Job, files: JobFolder) -> Round:
         divided = world > 1 and not job.raw
         if divided:
             dataparallel.join(job.device_kind, COLLECTIVE_S)
-        namespace = _as_script(job.script) if job.script else unship(Path(job.names))
+        namespace = unship(Path(job.names)) if job.names else vars(sys.modules["__main__"])
+        if job.script:
+            _be_script(job.script, namespace)
         if needs_shell(job.source):
             give_shell(namespace)
         if divided:
@@ -61,13 +63,11 @@ def run_rank(job: Job, files: JobFolder) -> Round:
     return _checked(Round(outcome_of(run, raised), run, steps, per_block, error=why), replicas)
 
 
-def _as_script(words: tuple[str, ...]) -> dict[str, Any]:
-    """The names of ``__main__`` as ``python script.py args`` begins with."""
+def _be_script(words: tuple[str, ...], namespace: dict[str, Any]) -> None:
+    """What ``python script.py args`` begins with."""
     sys.argv = list(words)
     sys.path.insert(0, str(Path(words[0]).resolve().parent))
-    names = vars(sys.modules["__main__"])
-    names["__file__"] = words[0]
-    return names
+    namespace["__file__"] = words[0]
 
 
 def _divide(job: Job, rank: int, world: int) -> dataparallel.Replicas:

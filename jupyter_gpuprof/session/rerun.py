@@ -32,6 +32,10 @@ _BOOT = (
     "import {module} as child; child.main(folder)"
 )
 
+#: Bytes of a temporary folder's path in which `multiprocessing` can still make sockets: they may have 103
+#: on macOS, the least of all systems, and end in "/pymp-XXXXXXXX/listener-XXXXXXXX".
+MOST_TMPDIR_BYTES = 71
+
 #: Told the step that a round has come to (-1 before the first).
 OnStep = Callable[[int], None]
 
@@ -149,9 +153,7 @@ def run_job(
     """
     tag = secrets.token_hex(8)
     command = [sys.executable, "-c", _BOOT.format(module=module), str(files.path)]
-    # What its own processes leave in the temporary folder goes with the job's.
-    env = {"TMPDIR": str(files.path)}
-    process = jobs.start(command, tag=tag, env=env, output=files.output)
+    process = jobs.start(command, tag=tag, env=_own_temporary(files.path), output=files.output)
     started_s = moved_s = clock.now_s()
     step = -1
     try:
@@ -168,3 +170,8 @@ def run_job(
         return ""
     finally:
         jobs.end(process, tag)
+
+
+def _own_temporary(folder: Path) -> dict[str, str]:
+    """The environment in which what a job's processes leave in the temporary folder goes with the job's."""
+    return {"TMPDIR": str(folder)} if len(os.fsencode(folder)) <= MOST_TMPDIR_BYTES else {}

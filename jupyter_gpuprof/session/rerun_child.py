@@ -106,6 +106,8 @@ def step_blocks(session: Session) -> tuple[tuple[float, ...], int]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, short."""
+    """What an error says, short; of one that a loader's worker passed on, what it said there."""
     lines: list[str] = str(error).strip().splitlines()
+    if len(lines) > 2 and lines[1].startswith("Original Traceback"):
+        return f"{lines[-1].partition(': ')[2] or lines[-1]} (in a DataLoader worker)"[:300]
     return lines[0][:300] if lines else ""

@@ -6,6 +6,7 @@ from jupyter_gpuprof.probes.nvml import NvmlReader
 from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.session.monitor import DeviceMonitor
+from jupyter_gpuprof.session.reported import Reported
 from jupyter_gpuprof.store.ledger import LedgerWriter
 
 #: In the environment of kernels whose server's reaper is on; the kernel's own one steps back.
@@ -30,4 +31,5 @@ def server_monitor(
         writer=LedgerWriter(),
         allocation=allocation,
         keep_days=keep_days,
+        reported=Reported(),
     )

@@ -42,13 +42,17 @@ def recent_audit(limit: int = 100, path: Path | None = None) -> list[AuditRow]:
         rows = database.execute(
             f"SELECT {_COLUMNS}, audit_id FROM audit ORDER BY audit_id DESC LIMIT ?", (limit,)
         ).fetchall()
-    return [
-        AuditRow(
-            at, holder_id, holder_path, action, by, outcome, sentence,
-            tuple(json.loads(evidence)), tuple(json.loads(uuids)), _number(freed), audit_id,
-        )  # fmt: skip
-        for at, holder_id, holder_path, action, by, outcome, sentence, evidence, uuids, freed, audit_id in rows
-    ]
+    return [_row(*row) for row in rows]
+
+
+def _row(
+    at: str, holder_id: str, path: str, action: str, by: str, outcome: Any, sentence: str,
+    evidence: str, device_uuids: str, freed_bytes: str, audit_id: int,
+) -> AuditRow:  # fmt: skip
+    return AuditRow(
+        at, holder_id, path, action, by, outcome, sentence, tuple(json.loads(evidence)),
+        tuple(json.loads(device_uuids)), _number(freed_bytes), audit_id,
+    )  # fmt: skip
 
 
 def _number(text: str) -> Number:

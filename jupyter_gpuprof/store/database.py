@@ -76,6 +76,29 @@ MIGRATIONS: tuple[str, ...] = (
         freed_bytes TEXT NOT NULL
     );
     """,
+    """
+    CREATE TABLE kernel_reports (
+        host TEXT NOT NULL,  -- of several machines that share the file
+        pid INTEGER NOT NULL,
+        started_s REAL NOT NULL,  -- with the pid it is this very process
+        device_uuid TEXT NOT NULL,
+        device_index INTEGER,
+        allocated_bytes INTEGER,
+        reserved_bytes INTEGER,
+        training INTEGER NOT NULL,
+        at_unix_s REAL NOT NULL
+    );
+    CREATE INDEX kernel_reports_by_process ON kernel_reports (host, pid, started_s);
+    CREATE TABLE kernel_keeps (
+        host TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        started_s REAL NOT NULL,
+        since_unix_s REAL NOT NULL,
+        until_unix_s REAL,  -- NULL: without an end
+        why TEXT NOT NULL,
+        PRIMARY KEY (host, pid, started_s)
+    );
+    """,
 )
 
 

@@ -10,13 +10,22 @@ from typing import TypeVar
 from jupyter_gpuprof.errors import RunFileError, RunNotFound
 from jupyter_gpuprof.records.batch import BatchCurve
 from jupyter_gpuprof.records.scaling import Scaling
+from jupyter_gpuprof.records.spot import CheckpointCost, SpotDecision
 from jupyter_gpuprof.records.trial import Trial
 from jupyter_gpuprof.store.database import open_database, readable
 
 T = TypeVar("T")
-Curve = TypeVar("Curve", BatchCurve, Scaling)
+Curve = TypeVar("Curve", BatchCurve, Scaling, CheckpointCost, SpotDecision)
 
-_KINDS: dict[type, str] = {BatchCurve: "batch", Scaling: "scaling"}
+_KINDS: dict[type, str] = {
+    BatchCurve: "batch",
+    Scaling: "scaling",
+    CheckpointCost: "checkpoint",
+    SpotDecision: "spot",
+}
+#: The field that holds the id, and what ``%gpuprof`` makes one with, by kind.
+_IDS = {"batch": "curve_id", "scaling": "scaling_id", "checkpoint": "cost_id", "spot": "decision_id"}
+_COMMANDS = {"scaling": "scale"}
 _EVERY = -1  # SQLite's LIMIT that is none
 
 
@@ -54,18 +63,18 @@ def find_trial(wanted: str, path: Path | None = None) -> Trial:
         return Trial.from_dict(json.loads(body))
 
 
-def save_curve(curve: BatchCurve | Scaling, path: Path | None = None) -> str:
-    """Keep a curve in the ledger.
+def save_curve(curve: BatchCurve | Scaling | CheckpointCost | SpotDecision, path: Path | None = None) -> str:
+    """Keep a curve (or what a checkpoint costs, or a decision) in the ledger.
 
     Returns:
         What a person should know about the database, or "".
     """
-    curve_id = curve.curve_id if isinstance(curve, BatchCurve) else curve.scaling_id
+    kind = _KINDS[type(curve)]
     remarks: list[str] = []
     with open_database(path, remarks) as database:
         database.execute(
             "INSERT OR REPLACE INTO curves (curve_id, kind, run_id, started_at, body) VALUES (?, ?, ?, ?, ?)",
-            (curve_id, _KINDS[type(curve)], curve.run_id, curve.started_at, json.dumps(curve.to_dict())),
+            (getattr(curve, _IDS[kind]), kind, curve.run_id, curve.started_at, json.dumps(curve.to_dict())),
         )
     return " ".join(remarks)
 
@@ -85,8 +94,9 @@ def find_curve(kind: type[Curve], wanted: str, path: Path | None = None) -> Curv
     body = _find("curves", "curve_id", "kind = ?1", _KINDS[kind], wanted, path)
     if body is None:
         name = _KINDS[kind]
-        command = "scale" if kind is Scaling else name
-        raise RunNotFound(_nothing(f"{name} curve", wanted), f"%gpuprof {command} makes one.")
+        raise RunNotFound(
+            _nothing(f"{name} curve", wanted), f"%gpuprof {_COMMANDS.get(name, name)} makes one."
+        )
     with readable():
         return kind.from_dict(json.loads(body))
 

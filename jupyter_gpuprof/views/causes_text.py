@@ -11,6 +11,8 @@ from jupyter_gpuprof.views.causes_words import (
     cause_name,
     causes_summary,
     lever_cells,
+    levers_in_short,
+    levers_matter,
     line_cells,
     told_causes,
 )
@@ -30,9 +32,11 @@ def no_help_block(run: Run, width: int) -> list[str]:
 
 
 def levers_block(run: Run, width: int) -> list[str]:
-    """Which levers are on, and when the others help."""
+    """Which levers are on, and when the others help; in short where something else comes first."""
     if not run.levers:
         return []
+    if not levers_matter(run):
+        return wrap(levers_in_short(run), width)
     lines = [LEVERS_TITLE]
     for name, state, detail, helps_when in map(lever_cells, run.levers):
         lines += wrap(f"{name}: {state}" + (f" ({detail})" if detail else ""), width, "  ", "      ")

@@ -73,6 +73,15 @@ def lever_cells(lever: Lever) -> tuple[str, str, str, str]:
     return clean(lever.name), clean(lever.state), clean(lever.detail), clean(lever.helps_when)
 
 
+def levers_in_short(run: Run) -> str:
+    """The levers by their state, those that do not apply left out."""
+    named = {
+        state: ", ".join(clean(lever.name) for lever in run.levers if lever.state == state)
+        for state in ("on", "off", "unknown")
+    }
+    return "Levers: " + "; ".join(f"{state}: {names}" for state, names in named.items() if names)
+
+
 def levers_matter(run: Run) -> bool:
     """Whether levers are the first thing to look at."""
     return run.verdict.label in _OF_LEVERS

@@ -31,7 +31,8 @@ export class Model implements IDisposable {
   holders: IHolders | null = null;
   status: IStatus | null = null;
   audit: IAuditRow[] | null = null;
-  hours: IHours | null = null;
+  /** Null where the ledger cannot be read. */
+  hours: IHours | null | undefined = undefined;
   trouble: ApiError | null = null;
   /** When the last answer about holders came, in milliseconds. */
   answeredAt = 0;

@@ -48,11 +48,14 @@ export function duration(seconds: number, trans: ITrans): string {
     return trans.__('%1 s', s);
   }
   const minutes = Math.floor(s / 60);
-  if (minutes < 120) {
+  if (minutes < 120 && minutes !== 60) {
     return trans.__('%1 min', minutes);
   }
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? trans.__('%1 h %2 min', hours, minutes % 60) : trans.__('%1 d %2 h', Math.floor(hours / 24), hours % 24);
+  if (hours >= 48) {
+    return trans.__('%1 d %2 h', Math.floor(hours / 24), hours % 24);
+  }
+  return minutes % 60 ? trans.__('%1 h %2 min', hours, minutes % 60) : trans.__('%1 h', hours);
 }
 
 /** What is left, to the second below an hour: `4:05`, `1:02:03`. */

@@ -31,6 +31,8 @@ LINES = {
     "transforming": "np.sqrt",
     "collating": "np.sort",
 }
+#: Each worker has a row of its own in what was measured.
+MOST_WORKERS = 64
 #: How far a share may be from the truth besides what chance explains.
 MARGIN = 0.08
 
@@ -38,8 +40,8 @@ MARGIN = 0.08
 class Truth:
     """Seconds that each part took, in whatever process it was done."""
 
-    def __init__(self, workers: int = 0) -> None:
-        self._seconds = torch.zeros(workers + 1, len(PARTS), dtype=torch.float64).share_memory_()
+    def __init__(self) -> None:
+        self._seconds = torch.zeros(1 + MOST_WORKERS, len(PARTS), dtype=torch.float64).share_memory_()
 
     @contextmanager
     def clock(self, part: str) -> Iterator[None]:
@@ -108,7 +110,7 @@ def loader_of(
     file: Path, *, workers: int = 0, items: int = 400, collating: int = 1, **costs: int
 ) -> tuple[DataLoader, Truth]:
     """A loader of batches of 4 with these costs, and what they really were."""
-    truth = Truth(workers)
+    truth = Truth()
     data = Photos(truth, file, items, **costs)
     return DataLoader(data, 4, num_workers=workers, collate_fn=Collate(truth, collating)), truth
 

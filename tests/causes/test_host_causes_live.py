@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_gpuprof import profile, watch
+from jupyter_gpuprof import profile
 from jupyter_gpuprof.records.causes import Causes
 from jupyter_gpuprof.records.reading import Estimate
 from jupyter_gpuprof.records.run import Run

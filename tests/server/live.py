@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -54,6 +55,14 @@ class Live:
         processes = {p: size for p, size in self.nvml.devices[0].processes.items() if p != pid}
         self.nvml.set(0, processes=processes, used_bytes=sum(processes.values()))
 
+    async def driver(self) -> None:
+        """What the real driver does: forget processes that have ended."""
+        while True:
+            for pid in list(self.nvml.devices[0].processes):
+                if not runs(pid):
+                    self.let_go(pid)
+            await asyncio.sleep(0.1)
+
     async def client(self, kernel_id: str) -> Any:
         client = self.app.kernel_manager.get_kernel(kernel_id).client()
         client.start_channels()
@@ -65,7 +74,7 @@ class Live:
         """Run a cell to its end."""
         message = client.execute(code)
         while True:
-            reply = await client.get_shell_msg(timeout=30)
+            reply = await client.get_shell_msg(timeout=15)
             if reply["parent_header"].get("msg_id") == message:
                 return reply["content"]
 
@@ -73,9 +82,7 @@ class Live:
         found = [h for h in self.monitor.holders()["holders"] if h["holder_id"] == kernel_id]
         return found[0] if found else {"state": "not seen", "reaper": {}}
 
-    async def until(
-        self, what: Callable[[], object], limit_s: float = 25.0, every_s: float = 0.05
-    ) -> Any:
+    async def until(self, what: Callable[[], object], limit_s: float = 25.0, every_s: float = 0.05) -> Any:
         """Wait until something is so."""
         until = time.monotonic() + limit_s
         while not (value := what()):
@@ -93,6 +100,14 @@ class Live:
         self.events.append(data)
 
 
+def runs(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @asynccontextmanager
 async def server(folder: Path, nvml: FakeNvml, **reaper: Any) -> AsyncIterator[Live]:
     """A server with these options of the reaper."""
@@ -102,7 +117,9 @@ async def server(folder: Path, nvml: FakeNvml, **reaper: Any) -> AsyncIterator[L
          "allow_root": True, "log_level": "WARN"}
     )  # fmt: skip
     config.GpuProf.sample_period = PERIOD_S
-    usual = {"idle_timeout": 3.0, "warn_before": 1.0, "step_wait": 0.8, "start_grace": 0.0, "cpu_ratio": 0.3}
+    usual = {
+        "idle_timeout": 2.5, "warn_before": 0.6, "step_wait": 0.5, "start_grace": 0.0, "cpu_ratio": 0.15
+    }  # fmt: skip
     config.GpuProfReaper.update({**usual, **reaper})
     ServerApp.clear_instance()
     app = ServerApp.instance(config=config)
@@ -119,6 +136,7 @@ async def server(folder: Path, nvml: FakeNvml, **reaper: Any) -> AsyncIterator[L
             client.stop_channels()
         await app.cleanup_extensions()
         await app.kernel_manager.shutdown_all(now=True)
+        app.session_manager.close()
         ServerApp.clear_instance()
 
 
@@ -127,7 +145,11 @@ def play(folder: Path, scenario: Callable[[Live], Awaitable[None]], **reaper: An
 
     async def all_of_it() -> None:
         async with server(folder, nvml, **reaper) as live:
-            await asyncio.wait_for(scenario(live), 60)
+            driver = asyncio.ensure_future(live.driver())
+            try:
+                await asyncio.wait_for(scenario(live), 60)
+            finally:
+                driver.cancel()
 
     nvml = FakeNvml(folder, [Gpu()])
     with nvml.in_process():

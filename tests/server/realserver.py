@@ -9,7 +9,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,12 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{self.base_url.rstrip('/')}"
 
+    def listens(self) -> bool:
+        try:
+            return self.get("api").status == 200
+        except ConnectionRefusedError:
+            return False
+
     def call(
         self,
         method: str,
@@ -78,6 +84,14 @@ class Server:
         )
 
 
+def eventually(what: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until something is so."""
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.1)
+
+
 @contextmanager
 def serving(
     folder: Path,
@@ -86,6 +100,7 @@ def serving(
     base_url: str = "/",
     env: Mapping[str, str] | None = None,
     wait_s: float = 30.0,
+    every_s: float = 0.05,
 ) -> Iterator[Server]:
     """A server with nothing but what `config` says (a jupyter_server_config.py), ended by its pid.
 
@@ -95,6 +110,7 @@ def serving(
         base_url: of the server.
         env: more of its environment.
         wait_s: how long it may take to start.
+        every_s: how often to look whether it has.
     """
     token = secrets.token_hex(8)
     name = secrets.token_hex(4)
@@ -126,10 +142,15 @@ def serving(
         info = runtime / f"jpserver-{process.pid}.json"
         until = time.monotonic() + wait_s
         while not info.exists() or not info.read_text().strip().endswith("}"):
-            assert process.poll() is None and time.monotonic() < until, log_file.read_text()
-            time.sleep(0.05)
+            assert process.poll() is None, log_file.read_text()
+            assert time.monotonic() < until, log_file.read_text()
+            time.sleep(every_s)
         told = json.loads(info.read_text())
-        yield Server(told["port"], told["base_url"], token, process, log_file)
+        server = Server(told["port"], told["base_url"], token, process, log_file)
+        while not server.listens():  # the file is written before it does
+            assert time.monotonic() < until, log_file.read_text()
+            time.sleep(every_s)
+        yield server
     finally:
         process.terminate()
         try:

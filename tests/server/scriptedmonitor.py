@@ -1,7 +1,7 @@
-"""A monitor that answers what the protocol says, with the real ledger behind it, and the server that has it.
+"""A monitor that answers what the protocol says, with the real ledger behind it.
 
-It is an extension of a real jupyter_server: ``--ServerApp.jpserver_extensions={"tests.server.scriptedmonitor":
-True}``. Its authorizer allows what the header X-Only of a request lists (``read:gpuprof,write:kernels``).
+This module is an extension of a real jupyter_server, see `CONFIG`. Its authorizer allows what the header
+X-Only of a request lists (``read:gpuprof,write:kernels``), and everything without one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ ORPHAN = "4711-1700000000"
 DEVICES = [("GPU-1", "Fake H200"), ("GPU-2", 'Odd "name" \\ of\na device')]
 MISSING = {"missing": "not read"}
 POLICY = {
-    "enabled": True, "idle_timeout_s": 3600.0, "warn_before_s": 300.0, "action": "warn", "busy_timeout_s": None,
-    "min_held_bytes": 1, "exempt": ["keep/*"], "orphans": "report", "keep_max_s": 86400.0, "dry_run": False,
+    "enabled": True, "idle_timeout_s": 3600.0, "warn_before_s": 300.0, "action": "warn",
+    "busy_timeout_s": None, "min_held_bytes": 1, "exempt": ["keep/*"], "orphans": "report",
+    "keep_max_s": 86400.0, "dry_run": False,
     "step_wait_s": 30.0, "start_grace_s": 60.0, "cpu_ratio": 0.05, "device_ratio": 0.01,
     "kernelspecs": {"python3": {"action": "free"}}, "hook": False,
 }  # fmt: skip
@@ -40,8 +41,8 @@ POLICY = {
 def decision(holder_id: str) -> dict[str, Any]:
     return {
         "holder_id": holder_id, "action": "none", "activity": "idle", "reason": "not idle long enough",
-        "sentence": "It is idle for 10 s.", "vetoes": ["not idle long enough"], "evidence": [], "idle_s": 10.0,
-        "due_in_s": 3290.0, "next_action": "warn", "dry_run": False,
+        "sentence": "It is idle for 10 s.", "vetoes": ["not idle long enough"], "evidence": [],
+        "idle_s": 10.0, "due_in_s": 3290.0, "next_action": "warn", "dry_run": False,
         "steps": [{"action": "warn", "ago_s": 3.0}], "acting": "",
     }  # fmt: skip
 
@@ -59,9 +60,11 @@ class ScriptedMonitor:
 
     def status(self) -> dict[str, Any]:
         return {
-            "protocol": PROTOCOL_VERSION, "version": "0.1", "allocation": "held", "kernels": 2, "reaper": POLICY,
+            "protocol": PROTOCOL_VERSION, "version": "0.1", "allocation": "held", "kernels": 2,
+            "reaper": POLICY,
             "devices": {"state": "ok", "reason": "", "driver": "580", "count": 2, "simulated": True},
-            "sampling": {"awake": True, "period_s": 1.0, "looks": 3, "look_ago_s": 0.5, "look_took_s": MISSING},
+            "sampling": {"awake": True, "period_s": 1.0, "looks": 3, "look_ago_s": 0.5,
+                         "look_took_s": MISSING},
             "ledger": {"trouble": "", "remarks": [], "lost_s": 0.0}, "warnings": [],
         }  # fmt: skip
 

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 
 API = "gpuprof/api/v1"
 READS = [
-    *(f"{API}/{name}" for name in ("status", "devices", "holders", "reaper", "runs", "runs/last", "ledger", "audit")),
+    *(f"{API}/{name}" for name in ("status", "devices", "holders", "reaper", "runs", "runs/last", "audit")),
+    f"{API}/ledger",
     f"{API}/ledger?format=csv",
     "gpuprof/metrics",
 ]  # fmt: skip
@@ -42,7 +43,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def error(reply: Reply) -> dict[str, str]:
     body = reply.json()
-    assert body["protocol"] == 1 and body["error"].keys() == {"code", "message", "hint"}
+    assert body["protocol"] == 1
+    assert body["error"].keys() == {"code", "message", "hint"}
     assert reply.headers["X-Gpuprof-Protocol"] == "1"
     assert "Traceback" not in body["error"]["message"]
     return body["error"]
@@ -66,7 +68,8 @@ def cookies(server: Server) -> http.cookies.SimpleCookie:
 def test_every_route_asks_for_login(server: Server, method: str, path: str) -> None:
     for headers in ({}, {"Authorization": "token wrong"}):
         reply = server.call(method, path, {}, headers, token=False)
-        assert reply.status == 403 and error(reply)["code"] == "login_required"
+        assert reply.status == 403
+        assert error(reply)["code"] == "login_required"
         assert "token" in error(reply)["hint"]
 
 
@@ -78,7 +81,8 @@ def test_the_server_has_nothing_against_our_routes(server: Server) -> None:
 def test_a_read_asks_for_read_on_gpuprof_and_no_more(server: Server, path: str) -> None:
     assert server.get(path, X_Only="read:gpuprof").status == 200
     refused = server.get(path, X_Only="write:gpuprof,read:kernels,read:gpuprof2")
-    assert refused.status == 403 and error(refused)["code"] == "forbidden"
+    assert refused.status == 403
+    assert error(refused)["code"] == "forbidden"
 
 
 @pytest.mark.parametrize(("path", "body"), WRITES)
@@ -115,7 +119,8 @@ def test_a_cookie_alone_writes_nothing(server: Server) -> None:
     assert server.call("GET", f"{API}/status", headers=own, token=False).status == 200
     for path, body in WRITES:
         refused = server.call("POST", path, body, own, token=False)
-        assert refused.status == 403 and error(refused)["code"] == "forbidden"
+        assert refused.status == 403
+        assert error(refused)["code"] == "forbidden"
         assert "_xsrf" in error(refused)["message"]
     xsrf = {**own, "X-XSRFToken": jar["_xsrf"].value}
     assert server.call("POST", KEEP, {"hours": 1}, xsrf, token=False).status == 200
@@ -149,14 +154,16 @@ def test_polling_is_no_activity_of_the_server(server: Server) -> None:
 
 def test_answers_carry_the_protocol(server: Server) -> None:
     reply = server.get(f"{API}/status")
-    assert reply.json()["protocol"] == 1 and reply.headers["X-Gpuprof-Protocol"] == "1"
+    assert reply.json()["protocol"] == 1
+    assert reply.headers["X-Gpuprof-Protocol"] == "1"
     assert reply.headers["Cache-Control"] == "no-store"
 
 
 def test_who_asks_and_what_for_comes_to_the_monitor(server: Server) -> None:
     kept = server.call("POST", KEEP, {"hours": 1.5, "why": "long eval"}).json()
     user = server.get("api/me").json()["identity"]["username"]
-    assert kept["asked_s"] == 5400 and kept["keep"]["why"].startswith("long eval by ")
+    assert kept["asked_s"] == 5400
+    assert kept["keep"]["why"].startswith("long eval by ")
     assert len(kept["keep"]["why"].removeprefix("long eval by ")) == len(user) > 0
     assert server.call("POST", RELEASE).json()["action"] == "free"
     assert server.call("POST", RELEASE, {"action": "offload"}).json()["action"] == "offload"
@@ -219,7 +226,8 @@ def test_the_hint_of_an_error_is_told_apart_from_its_sentence(server: Server) ->
 
 def test_the_inside_of_a_failure_stays_inside(server: Server) -> None:
     reply = server.get(f"{API}/runs/broken")
-    assert reply.status == 500 and error(reply)["code"] == "internal"
+    assert reply.status == 500
+    assert error(reply)["code"] == "internal"
     assert b"secret of the inside" not in reply.body
     assert "a secret of the inside" in server.log
 
@@ -229,7 +237,8 @@ def test_the_inside_of_a_failure_stays_inside(server: Server) -> None:
 def test_a_body_is_bounded(server: Server, path: str, chunked: bool) -> None:
     large = b'{"hours": 1, "why": "' + b"x" * (2 * MOST_BODY_BYTES) + b'"}'
     reply = server.call("POST", path, large, chunked=chunked)
-    assert reply.status == 413 and error(reply)["code"] == "too_large"
+    assert reply.status == 413
+    assert error(reply)["code"] == "too_large"
     padded = json.dumps({"hours": 1}).encode().ljust(MOST_BODY_BYTES)
     assert server.call("POST", KEEP, padded, chunked=chunked).status == 200
 

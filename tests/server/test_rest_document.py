@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -11,13 +12,18 @@ from typing import Any
 import pytest
 import yaml
 from jupyter_server.base.handlers import APIHandler
+from traitlets.config import Configurable
 
+from jupyter_gpuprof.server import handlers
+from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper
+from jupyter_gpuprof.server.prometheus import exposition
 from jupyter_gpuprof.server.protocol import PROTOCOL_VERSION
 from jupyter_gpuprof.server.routes import routes
 from tests.server.realserver import Server, serving
-from tests.server.scriptedmonitor import CONFIG, KERNEL, ORPHAN
+from tests.server.scriptedmonitor import CONFIG, KERNEL, ORPHAN, ScriptedMonitor
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.yaml"
+DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENT, PAGE = DOCS / "openapi.yaml", DOCS / "server.md"
 #: Ids that exist, so that not all generated requests end at "not found".
 KNOWN = {"holder_id": KERNEL, "orphan_id": ORPHAN, "run_id": "last"}
 
@@ -46,6 +52,18 @@ def test_reads_are_get_and_writes_are_post(document: dict[str, Any]) -> None:
         assert handler._track_activity == (handler.post is not APIHandler.post)
 
 
+def test_every_method_names_its_action_and_resource() -> None:
+    """Without arguments ``@authorized`` keeps those of the first call."""
+    text = Path(handlers.__file__).read_text()
+    explicit = re.findall(r'@authorized\(action="(?:read|write)", resource=RESOURCE\)\n    async def', text)
+    assert (
+        len(explicit)
+        == text.count("@web.authenticated\n")
+        == len(re.findall(r"async def (?:get|post)", text))
+    )
+    assert len(explicit) == len(re.findall(r"\bauthorized\b", text)) - 2  # its import and the module's text
+
+
 def test_every_reference_and_every_schema_is_used(document: dict[str, Any]) -> None:
     used = set(re.findall(r'"#/components/([\w/]+)"', DOCUMENT.read_text()))
     there = {f"{kind}/{name}" for kind, parts in document["components"].items() for name in parts}
@@ -55,6 +73,33 @@ def test_every_reference_and_every_schema_is_used(document: dict[str, Any]) -> N
 def test_the_protocol_version_is_that_of_the_server(document: dict[str, Any]) -> None:
     assert document["components"]["schemas"]["Answer"]["properties"]["protocol"]["const"] == PROTOCOL_VERSION
     assert document["info"]["version"] == str(PROTOCOL_VERSION)
+
+
+# docs/server.md ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [GpuProf, GpuProfReaper])
+def test_every_option_is_described_with_its_default(kind: type[Configurable]) -> None:
+    section = (
+        PAGE.read_text().partition(f"### `{kind.__name__}`")[2].partition("\n## ")[0].partition("\n### ")[0]
+    )
+    described = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", section, re.MULTILINE))
+    options = kind.class_traits(config=True)
+    assert described.keys() == options.keys()
+    for name, trait in options.items():
+        assert ast.literal_eval(described[name].strip("`")) == trait.default(), name
+
+
+def test_every_route_metric_and_error_is_described(document: dict[str, Any]) -> None:
+    page = PAGE.read_text()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"`{method.upper()} {path.lstrip('/')}`" in page, path
+    for metric in re.findall(r"# TYPE (\w+) ", exposition(ScriptedMonitor())):
+        assert f"`{metric}" in page, metric
+    codes = document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["enum"]
+    for code in set(codes) - {"refused"}:  # what no route of ours says
+        assert f"`{code}`" in page, code
 
 
 # Generated requests --------------------------------------------------------------------------------

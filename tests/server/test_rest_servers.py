@@ -64,5 +64,6 @@ def test_two_servers_of_one_user_and_a_hub_prefix(tmp_path: Path) -> None:
             csv = server.get(f"{API}/ledger?format=csv&by=device")
             assert csv.headers["Content-Type"] == "text/csv; charset=utf-8"
             head, line = csv.body.decode().splitlines()
-            assert head.startswith("device,busy_seconds") and line.startswith('"Fake H200, GPU-1",7.5')
+            assert head.startswith("device,busy_seconds")
+            assert line.startswith('"Fake H200, GPU-1",7.5')
             assert 'filename="gpuprof-ledger-by-device.csv"' in csv.headers["Content-Disposition"]

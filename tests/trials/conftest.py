@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,18 @@ from tests.causes.conftest import photo, store, two_cores  # noqa: F401  (fixtur
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_a_rerun_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Folders are made in one of the test's own, and none is left; nor is a process."""
-    own = tmp_path / "tmp"
-    own.mkdir()
+def nothing_of_a_rerun_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Folders are made in one of the test's own (not pytest's: too long for sockets), and none is left.
+
+    Nor is a process.
+    """
+    own = Path(tempfile.mkdtemp(prefix="t-"))
     monkeypatch.setattr(tempfile, "tempdir", str(own))
     monkeypatch.setenv("JUPYTER_GPUPROF_TEST", str(own))  # other tests may run reruns at the same time
     yield
-    assert not list(own.glob("gpuprof*"))
+    left = [*own.glob("gpuprof*"), *own.glob("pymp*")]
+    shutil.rmtree(own)
+    assert not left
     assert not jobs_of(own)
 
 
@@ -31,9 +36,9 @@ def jobs_of(own: Path) -> list[list[str]]:
     for process in psutil.process_iter():
         try:
             environ = process.environ()
-            if TAG in environ and environ.get("JUPYTER_GPUPROF_TEST") == str(own):
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process.cmdline())
+            ours = TAG in environ and environ.get("JUPYTER_GPUPROF_TEST") == str(own)
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.cmdline())
         except (psutil.Error, OSError):
             continue
     return found

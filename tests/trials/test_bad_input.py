@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 
 from jupyter_gpuprof.errors import CannotShip, OptionError, RerunError, UsageError, WritesFiles
+from jupyter_gpuprof.session.cell import Cell
 from jupyter_gpuprof.session.rerun import Rerun
 from jupyter_gpuprof.session.trial import RerunProgress
 from tests.trials.notebook import LOOP, SETUP, Notebook
@@ -78,12 +78,13 @@ def test_a_cell_that_writes_is_refused_with_its_line(tmp_path: Path, line: str, 
 
 
 @pytest.mark.slow
-def test_a_cell_that_writes_is_rerun_if_it_is_allowed_to(tmp_path: Path) -> None:
+def test_a_cell_that_may_write_is_rerun_and_a_change_that_does_not_apply_is_named(tmp_path: Path) -> None:
     notebook = Notebook(SETUP.replace("n=60, ms=4", "n=60, ms=1"), path=tmp_path / "x.pt")
     notebook.profile(LOOP + "    torch.save(model.state_dict(), path)\n")
     (tmp_path / "x.pt").unlink()
-    trial = notebook.try_change("num_workers=1", steps=8, allow_writes=True)
+    trial = notebook.try_change("channels_last=True", steps=8, allow_writes=True)
     assert trial.before.steps >= 8
+    assert any("channels_last" in text for text in trial.not_applied)  # there is no convolution
     assert (tmp_path / "x.pt").exists()
 
 
@@ -119,11 +120,17 @@ def test_a_name_that_cannot_be_sent_is_named(made: str, used: str, named: str) -
 
 @pytest.mark.slow
 def test_a_cell_that_raises_says_what() -> None:
-    notebook = Notebook(SETUP + "loader = DataLoader(Slow(8, 1))\nfails = False")
-    notebook.profile(LOOP + "    if fails: raise ValueError('no more data')\n")
-    notebook.namespace["fails"] = True
+    notebook = Notebook(SETUP + "loader = DataLoader(Slow(8, 1))")
+    notebook.profile()
+    notebook.execute("""
+class Failing(Slow):
+    def __getitem__(self, i):
+        raise ValueError('no more data')
+loader = DataLoader(Failing(), num_workers=1)
+""")
     before = notebook.state()
-    with pytest.raises(RerunError, match="as it is, in a fresh process, failed: ValueError: no more data"):
+    told = r"as it is, in a fresh process, failed: ValueError: no more data \(in a DataLoader worker\)"
+    with pytest.raises(RerunError, match=told):
         notebook.try_change("num_workers=2")
     assert notebook.state() == before
 
@@ -142,7 +149,7 @@ def test_a_cell_that_counts_no_step_says_so() -> None:
 def test_a_worker_that_hangs_is_ended_with_all_that_came_of_it(why: str) -> None:
     notebook = Notebook(SETUP + HANGING + "loader = DataLoader(Hanging(), num_workers=1)")
     limits = {"limit_s": 120.0, "patience_s": 6.0} if why == "hung" else {"limit_s": 6.0}
-    with Rerun(_cell(), notebook.namespace) as rerun:
+    with Rerun(Cell(LOOP), notebook.namespace, allow_writes=True) as rerun:
         done = rerun.round((), 40, **limits)  # type: ignore[arg-type]
     assert done.outcome == why
     # The fixture proves that no process is left, in whatever session it was.
@@ -154,13 +161,7 @@ def test_trying_a_cell_that_hangs_says_so() -> None:
     notebook.profile()
     notebook.execute("loader = DataLoader(Hanging(), num_workers=1)")
     with pytest.raises(RerunError, match="took too long and was ended"):
-        notebook.try_change("num_workers=2", limit_s=6.0)
-
-
-def _cell() -> object:
-    from jupyter_gpuprof.session.cell import Cell
-
-    return Cell(LOOP)
+        notebook.try_change("num_workers=2", limit_s=6.0, allow_writes=True)
 
 
 @pytest.mark.slow
@@ -174,11 +175,9 @@ def test_an_interrupt_ends_the_round_and_changes_nothing(moment: str) -> None:
 
     def progress(now: RerunProgress) -> None:
         told.append(now)
-        if len(told) == 1 or now.done > 0.05:
-            if moment == "before the first step" or now.done > 0.05:
-                os.kill(os.getpid(), signal.SIGINT)
+        if moment == "before the first step" or now.done > 0.05:
+            os.kill(os.getpid(), signal.SIGINT)
 
-    assert threading.current_thread() is threading.main_thread()
     with pytest.raises(KeyboardInterrupt):
         notebook.try_change("num_workers=2", steps=200, progress=progress)
     assert notebook.state() == before

@@ -82,6 +82,12 @@ def test_the_text_tells_causes_lines_and_hints(caused):
     assert "     %gpuprof try num_workers=8\n" in text
     assert text.count("%gpuprof try") == 1
     assert "What would not help\n  - Pinned memory: no, copies take 0.1 ms of a step\n" in text
+    assert "Levers: on: TF32; off: mixed precision (autocast)\n" in text
+
+
+def test_the_text_tells_levers_whole_where_they_come_first(caused):
+    verdict = dataclasses.replace(caused.verdict, label="correctly sized")
+    text = run_text(dataclasses.replace(caused, verdict=verdict), 80)
     assert (
         "  mixed precision (autocast): off (no autocast seen)\n      helps when products dominate\n" in text
     )

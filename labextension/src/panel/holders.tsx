@@ -1,7 +1,7 @@
 /** Who holds the devices, what will happen to them, and what a person can do about it. */
 import * as React from 'react';
 
-import type { IHolder, IOrphan } from '../types.js';
+import type { IHolder, IOrphan, Reading } from '../types.js';
 import { bytes, countdown, duration, fateWords, holderName, idleWords, known, stateWords } from '../words.js';
 import { Act, Section, useShared, useSeconds } from './context.js';
 
@@ -25,85 +25,91 @@ export function Holders(): JSX.Element {
               </th>
             </tr>
           </thead>
-          <tbody>
-            {holders.map(holder => (
-              <HolderRow key={holder.holder_id} holder={holder} />
-            ))}
-            {orphans.map(orphan => (
-              <OrphanRow key={orphan.orphan_id} orphan={orphan} />
-            ))}
-          </tbody>
+          {holders.map(holder => (
+            <HolderRows key={holder.holder_id} holder={holder} />
+          ))}
+          {orphans.map(orphan => (
+            <OrphanRows key={orphan.orphan_id} orphan={orphan} />
+          ))}
         </table>
       )}
     </Section>
   );
 }
 
-function HolderRow({ holder }: { holder: IHolder }): JSX.Element {
-  const { model, actions, trans } = useShared();
-  const name = holderName(holder, trans);
-  const kept = holder.keep && holder.keep.until_in_s - model.passed_s;
-  const fate = fateWords(holder.reaper, model.passed_s, trans);
+/** Who it is and what it holds; below it, what it does, what will happen to it, and the buttons. */
+function Rows(props: { id: string; head: React.ReactNode; held: Reading; children: React.ReactNode }): JSX.Element {
+  const { trans } = useShared();
   return (
-    <tr data-holder={holder.holder_id}>
-      <th scope="row">
-        {holder.path ? (
-          <button
-            type="button"
-            className="jp-gpuprof-link"
-            title={holder.path}
-            onClick={() => void actions.openNotebook(holder.path)}
-          >
-            {name}
-          </button>
-        ) : (
-          name
-        )}
-        <div className="jp-gpuprof-state">
-          <span>{stateWords(holder.state, trans)}</span> <span>{idleWords(holder.idle_s, model.passed_s, trans)}</span>
-        </div>
-        {kept !== null && kept > 0 ? (
-          <div className="jp-gpuprof-state">{trans.__('kept for %1', countdown(kept))}</div>
-        ) : (
-          fate && (
-            <div className="jp-gpuprof-fate" title={holder.reaper.sentence}>
-              {fate}
-            </div>
-          )
-        )}
-        <div className="jp-gpuprof-buttons">
-          <Act label={trans.__('Keep 1 h')} about={name} onClick={() => actions.keep(holder)} />
-          <Act label={trans.__('Release now …')} about={name} onClick={() => actions.release(holder)} />
-        </div>
-      </th>
-      <td className="jp-gpuprof-number">{bytes(holder.held_bytes, trans)}</td>
-    </tr>
+    <tbody className="jp-gpuprof-holder" data-holder={props.id}>
+      <tr>
+        <th scope="rowgroup">{props.head}</th>
+        <td className="jp-gpuprof-number">{bytes(props.held, trans)}</td>
+      </tr>
+      <tr>
+        <td colSpan={2}>{props.children}</td>
+      </tr>
+    </tbody>
   );
 }
 
-function OrphanRow({ orphan }: { orphan: IOrphan }): JSX.Element {
+function HolderRows({ holder }: { holder: IHolder }): JSX.Element {
+  const { model, actions, trans } = useShared();
+  const name = holderName(holder, trans);
+  const kept = holder.keep ? holder.keep.until_in_s - model.passed_s : 0;
+  const fate = kept > 0 ? '' : fateWords(holder.reaper, model.passed_s, trans);
+  const link = (
+    <button
+      type="button"
+      className="jp-gpuprof-link"
+      title={holder.path}
+      onClick={() => void actions.openNotebook(holder.path)}
+    >
+      {name}
+    </button>
+  );
+  return (
+    <Rows id={holder.holder_id} head={holder.path ? link : name} held={holder.held_bytes}>
+      <div className="jp-gpuprof-state">
+        {stateWords(holder.state, trans)} {idleWords(holder.idle_s, model.passed_s, trans)}
+      </div>
+      {kept > 0 && (
+        <div className="jp-gpuprof-state" title={holder.keep?.why}>
+          {trans.__('kept for another %1', countdown(kept))}
+        </div>
+      )}
+      {fate && (
+        <div className="jp-gpuprof-fate" title={holder.reaper.sentence}>
+          {fate}
+        </div>
+      )}
+      <div className="jp-gpuprof-buttons">
+        <Act label={trans.__('Keep 1 h')} about={name} onClick={() => actions.keep(holder)} />
+        <Act label={trans.__('Release now …')} about={name} onClick={() => actions.release(holder)} />
+      </div>
+    </Rows>
+  );
+}
+
+function OrphanRows({ orphan }: { orphan: IOrphan }): JSX.Element {
   const { model, actions, trans } = useShared();
   const name = orphan.path ? holderName(orphan, trans) : trans.__('process %1', orphan.pid);
   const gone = known(orphan.gone_ago_s);
   const fate = fateWords(orphan.reaper, model.passed_s, trans);
   return (
-    <tr data-orphan={orphan.orphan_id}>
-      <th scope="row">
-        <span title={orphan.path}>{name}</span>
-        <div className="jp-gpuprof-state">
-          {trans.__('orphan: its kernel is gone')}{' '}
-          {gone !== undefined && trans.__('for %1', duration(gone + model.passed_s, trans))}
-        </div>
-        {fate && <div className="jp-gpuprof-fate">{fate}</div>}
-        <div className="jp-gpuprof-buttons">
-          {orphan.certain ? (
-            <Act label={trans.__('End …')} about={name} onClick={() => actions.endOrphan(orphan)} />
-          ) : (
-            <span className="jp-gpuprof-soft">{trans.__('not certainly ours, so it is not touched')}</span>
-          )}
-        </div>
-      </th>
-      <td className="jp-gpuprof-number">{bytes(orphan.held_bytes, trans)}</td>
-    </tr>
+    <Rows id={orphan.orphan_id} head={<span title={orphan.path}>{name}</span>} held={orphan.held_bytes}>
+      <div className="jp-gpuprof-state">
+        {trans.__('orphan: its kernel is gone')}{' '}
+        {gone !== undefined && trans.__('for %1', duration(gone + model.passed_s, trans))}
+      </div>
+      {fate && <div className="jp-gpuprof-fate">{fate}</div>}
+      <div className="jp-gpuprof-buttons">
+        {orphan.certain ? (
+          <Act label={trans.__('End …')} about={name} onClick={() => actions.endOrphan(orphan)} />
+        ) : (
+          <span className="jp-gpuprof-soft">{trans.__('not certainly ours, so it is not touched')}</span>
+        )}
+      </div>
+    </Rows>
   );
 }

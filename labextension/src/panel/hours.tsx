@@ -13,7 +13,7 @@ export function Hours(): JSX.Element {
   return (
     <Section id="hours" title={trans.__('GPU-hours')}>
       {!hours ? (
-        <p className="jp-gpuprof-note">{model.status ? trans.__('The ledger cannot be read. %1', model.status.ledger.trouble) : trans.__('Asking the server …')}</p>
+        <p className="jp-gpuprof-note">{hours === null ? trans.__('The ledger cannot be read. %1', model.status?.ledger.trouble ?? '') : trans.__('Asking the server …')}</p>
       ) : (
         <>
           <Busy name={trans.__('Today')} total={hours.today.total} />

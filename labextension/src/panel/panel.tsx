@@ -1,7 +1,7 @@
 /** The panel: one widget in a sidebar, the sections below each other. */
-import { PanelWithToolbar, ReactWidget, ToolbarButton, refreshIcon, UseSignal } from '@jupyterlab/ui-components';
+import { ReactWidget, refreshIcon, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
-import { Widget } from '@lumino/widgets';
+import { Panel } from '@lumino/widgets';
 import * as React from 'react';
 
 import { gpuIcon } from '../icons.js';
@@ -14,25 +14,19 @@ import { ThisNotebook } from './verdict.js';
 
 export const PANEL_ID = 'jupyter-gpuprof-panel';
 
-export class GpuPanel extends PanelWithToolbar {
+export class GpuPanel extends Panel {
   constructor(private _shared: IShared) {
     super();
-    const { trans, model } = _shared;
+    const { trans } = _shared;
     this.id = PANEL_ID;
     this.addClass('jp-gpuprof-panel');
     this.title.icon = gpuIcon;
     this.title.caption = trans.__('GPU profiler');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU profiler'));
-    const title = new Widget();
-    title.addClass('jp-gpuprof-title');
-    title.node.textContent = trans.__('GPU profiler');
-    this.toolbar.addItem('title', title);
-    this.toolbar.addItem(
-      'refresh',
-      new ToolbarButton({ icon: refreshIcon, tooltip: trans.__('Ask the server now'), onClick: () => void model.refresh() })
-    );
-    this.addWidget(ReactWidget.create(<Body shared={_shared} />));
+    const body = ReactWidget.create(<Body shared={_shared} />);
+    body.addClass('jp-gpuprof-scroll');
+    this.addWidget(body);
   }
 
   protected onAfterShow(msg: Message): void {
@@ -62,6 +56,7 @@ function Body({ shared }: { shared: IShared }): JSX.Element {
       <UseSignal signal={shared.model.changed}>
         {() => (
           <div className="jp-gpuprof-body">
+            <Header />
             <Trouble />
             <Devices />
             <Holders />
@@ -72,6 +67,19 @@ function Body({ shared }: { shared: IShared }): JSX.Element {
         )}
       </UseSignal>
     </Shared.Provider>
+  );
+}
+
+function Header(): JSX.Element {
+  const { model, trans } = useShared();
+  const ask = trans.__('Ask the server now');
+  return (
+    <header className="jp-gpuprof-header">
+      {trans.__('GPU profiler')}
+      <button type="button" className="jp-gpuprof-icon" aria-label={ask} title={ask} onClick={() => void model.refresh()}>
+        <refreshIcon.react tag="span" width="16px" height="16px" />
+      </button>
+    </header>
   );
 }
 

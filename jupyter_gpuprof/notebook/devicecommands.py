@@ -1,0 +1,86 @@
+"""What the kernel does about the devices it holds: keep, release, the reaper in the kernel, GPU-hours."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_gpuprof.notebook import output
+from jupyter_gpuprof.notebook.parsing import Command, option, parser_of
+
+if TYPE_CHECKING:
+    from jupyter_gpuprof.notebook.magics import GpuprofMagics
+
+
+def _keep(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.session.keep import keep, parse_span
+
+    keep(parse_span(args.span), why=args.why)
+    print(f"gpuprof: the device is kept for {args.span}" + (f": {args.why}" if args.why else ""))
+
+
+def _release(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.session.release import offload_device, release_device
+    from jupyter_gpuprof.views.release_html import release_html
+    from jupyter_gpuprof.views.release_text import release_text
+
+    shell = magics.shell
+    if args.offload:
+        report = offload_device(shell.user_ns, shell, returned=_returned)
+    else:
+        report = release_device(shell.user_ns, shell)
+    output.show(release_text(report), release_html(report))
+
+
+def _returned(report: Any) -> None:
+    from jupyter_gpuprof.views.release_text import return_line
+
+    print(return_line(report))
+
+
+def _reaper(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.session.keep import parse_span
+    from jupyter_gpuprof.session.kernelreaper import (
+        KernelReaper,
+        kernel_policy,
+        reaper_status,
+        turn_off,
+        turn_on,
+    )
+    from jupyter_gpuprof.views.release_text import note_line, reaper_text
+
+    if args.word == "on":
+        policy = kernel_policy(parse_span(args.after), args.action)
+        turn_on(
+            KernelReaper(policy, magics.shell, tell=lambda note: print(note_line(note)), returned=_returned)
+        )
+    elif args.word == "off":
+        turn_off()
+    print(reaper_text(reaper_status()))
+
+
+def stand_down(shell: Any) -> None:
+    """The extension goes: no reaper stays on, and what was moved to the host comes back."""
+    if "jupyter_gpuprof.session.kernelreaper" in sys.modules:
+        sys.modules["jupyter_gpuprof.session.kernelreaper"].turn_off()
+    if "jupyter_gpuprof.session.release" in sys.modules:
+        sys.modules["jupyter_gpuprof.session.release"].bring_back(shell.user_ns)
+
+
+DEVICE_COMMANDS: dict[str, Command] = {
+    "keep": Command(parser_of("keep", option("span"), option("--why", default="")), _keep),
+    "release": Command(
+        parser_of("release", option("--offload", action="store_true")),
+        _release,
+        interrupted="what was freed until then stays free, and all else is as it was",
+    ),
+    "reaper": Command(
+        parser_of(
+            "reaper",
+            option("word", nargs="?", choices=("on", "off", "status"), default="status"),
+            option("--after", default="30m", metavar="SPAN"),
+            option("--action", choices=("warn", "free", "offload", "shutdown"), default="warn"),
+        ),
+        _reaper,
+    ),
+}

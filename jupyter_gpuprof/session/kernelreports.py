@@ -1,0 +1,50 @@
+"""A kernel tells its server, through the ledger file, what it holds and that it is to be kept.
+
+To be called after each cell, and whenever a keep begins or ends; the server's half is session/reported.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from jupyter_gpuprof import clock
+from jupyter_gpuprof.probes.owndevice import own_reports
+from jupyter_gpuprof.probes.processes import process_id
+from jupyter_gpuprof.session.keep import current_keep
+from jupyter_gpuprof.store.kernelreports import KeptKernel, KernelReports
+
+_said: list[object] = []  # what was told last: only changes are written
+
+
+def report_now(file: KernelReports | None = None) -> bool:
+    """Tell what this kernel holds now, if that has changed; whether it was written.
+
+    Never raises: a file that cannot be written is tried again next time.
+    """
+    me, now_s, now_unix_s = process_id(), clock.now_s(), clock.unix_ns() * 1e-9
+    if me is None:
+        return False
+    reports, keep = own_reports(now_s), current_keep()
+    says: list[object] = [
+        [
+            (r.device_uuid, r.device_index, r.allocated_bytes, r.reserved_bytes, r.training_active)
+            for r in reports
+        ],
+        keep,
+    ]
+    if says == (_said or [[], None]):
+        return False
+    kept = None
+    if keep is not None:
+        offset_s = now_unix_s - now_s
+        kept = KeptKernel(me, keep.since_s + offset_s, keep.until_s + offset_s, keep.why)
+    own = file or KernelReports()
+    try:
+        own.write(me, reports, kept, now_unix_s)
+    except (sqlite3.Error, OSError):
+        return False
+    finally:
+        if file is None:
+            own.close()
+    _said[:] = says
+    return True

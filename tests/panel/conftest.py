@@ -1,0 +1,129 @@
+"""JupyterLab with our panel in Debian's Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.realserver import Server, serving
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "jupyter_gpuprof" / "labextension"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+PANEL = "#jupyter-gpuprof-panel"
+TAB = '[data-id="jupyter-gpuprof-panel"]'
+
+
+def need_panel() -> None:
+    """Skip, and say how not to, where the panel is not built."""
+    if not (BUILT / "package.json").is_file():
+        pytest.skip("THE PANEL IS NOT BUILT, SO IT IS NOT TESTED: run `make panel`")
+
+
+def lab_config(folder: Path, *extensions: str) -> str:
+    """The configuration of a JupyterLab that has nothing but our panel, from the checkout."""
+    found = folder / "labextensions"
+    found.mkdir(exist_ok=True)
+    if not (found / "jupyter-gpuprof").exists():
+        (found / "jupyter-gpuprof").symlink_to(BUILT)
+    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True, exist_ok=True)
+    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    enabled = {name: True for name in ("jupyterlab", *extensions)}
+    return "\n".join(
+        [
+            f"c.ServerApp.jpserver_extensions = {enabled!r}",
+            f"c.LabServerApp.extra_labextensions_path = [{str(found)!r}]",
+            f"c.LabApp.user_settings_dir = {str(folder / 'settings')!r}",
+            f"c.LabApp.workspaces_dir = {str(folder / 'workspaces')!r}",
+        ]
+    )
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser, for all tests of this folder."""
+    need_panel()
+    if not CHROMIUM:
+        pytest.skip("NO CHROMIUM, SO THE PANEL IS NOT TESTED IN A BROWSER: apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="THE PANEL IS NOT TESTED IN A BROWSER: no playwright")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def log_in(chromium: Any) -> Callable[[Server], AbstractContextManager[Any]]:
+    """A page that has logged in as a person does, by the form; it fails on an error of our scripts."""
+
+    @contextmanager
+    def logged_in(server: Server) -> Iterator[Any]:
+        context = chromium.new_context(viewport={"width": 1400, "height": 1800})
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.urls, page.errors = [], []
+        page.on("request", lambda request: page.urls.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.goto(f"{server.url}/login")
+        page.fill("#password_input", server.token)
+        page.click("#login_submit")
+        try:
+            yield page
+            assert not page.errors
+        finally:
+            keep_picture(page)
+            context.close()
+
+    return logged_in
+
+
+def keep_picture(page: Any) -> None:
+    """A screenshot for the artefacts of CI, where it wants them."""
+    folder = os.environ.get("GPUPROF_PICTURES")
+    if folder:
+        name = os.environ.get("PYTEST_CURRENT_TEST", "page").rpartition("::")[2].split(" ")[0]
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=f"{folder}/{name}.png")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Server]:
+    """JupyterLab below a base URL, with the scripted monitor and a notebook that has runs."""
+    need_panel()
+    write_notebook(tmp_path / "work" / "work" / "explore.ipynb")
+    with serving(tmp_path, lab_config(tmp_path, "tests.panel.scriptedpanel"), base_url="/user/x/") as server:
+        yield server
+
+
+def write_notebook(path: Path) -> None:
+    """A notebook whose outputs carry the golden marks, and an older run's."""
+    import nbformat.v4 as v4
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run, scaling = json.loads((ROOT / "tests" / "golden" / "marks.json").read_text())
+    older = {"run_id": "older", "name": "first try", "label": "unclear", "started_at": "2025-01-01"}
+    cell = v4.new_code_cell("1 + 1")
+    for mark in ({"jupyter_gpuprof": {"run": older}}, run, scaling):
+        cell.outputs.append(v4.new_output("display_data", data={"text/plain": "report"}, metadata=mark))
+    python = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.write_text(json.dumps(v4.new_notebook(cells=[cell], metadata={"kernelspec": python})))
+
+
+def show_panel(page: Any, server: Server, path: str = "work/explore.ipynb") -> Any:
+    """Open a notebook and the panel."""
+    page.goto(f"{server.url}/lab/tree/{path}")
+    page.wait_for_selector(TAB)
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    if not page.is_visible(PANEL):
+        page.click(TAB)
+    page.wait_for_selector(f"{PANEL} .jp-gpuprof-device")
+    return page.locator(PANEL)

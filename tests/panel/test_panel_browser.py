@@ -1,0 +1,188 @@
+"""The panel in JupyterLab in a real browser, with a monitor that answers with the golden JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.panel.conftest import PANEL, ROOT, TAB, lab_config, show_panel, write_notebook
+from tests.panel.golden import KERNELS
+from tests.server.realserver import Server, serving
+
+pytestmark = pytest.mark.slow
+LogIn = Callable[[Server], AbstractContextManager[Any]]
+AXE = ROOT / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def log(server: Server) -> dict[str, Any]:
+    return server.get("gpuprof/test/log").json()
+
+
+def holder(panel: Any, n: int) -> Any:
+    return panel.locator(f'[data-holder="{KERNELS[n]}"]')
+
+
+def seconds(text: str) -> int:
+    minutes, s = re.search(r"(\d+):(\d\d)", text).groups()
+    return 60 * int(minutes) + int(s)
+
+
+def test_what_a_person_sees(lab: Server, log_in: LogIn) -> None:
+    with log_in(lab) as page:
+        panel = show_panel(page, lab)
+        for last in ("10.0 of 24.0 GPU-hours busy", "It is kept for 1 h", "Stops improving at 4"):
+            panel.get_by_text(last, exact=False).first.wait_for()
+        words = panel.inner_text()
+        for said in (
+            "simulated", "83 % active", "92.5 GiB / 140 GiB", "MIG: split into instances",
+            "1.5 GiB held by others", "training", "finished, still holding", "kept for another",
+            "orphan: its kernel is gone", "10.0 of 24.0 GPU-hours busy", "Stalled on input",
+            "After 1 h of idleness", "c.GpuProfReaper", "cull_idle_timeout",
+        ):  # fmt: skip
+            assert said in words, said
+        card = panel.locator(".jp-gpuprof-card")
+        assert "input-bound" in card.inner_text()
+        assert "input wait 60 %" in re.sub(r"\s+", " ", card.inner_text())
+        assert "%gpuprof try num_workers=4" in card.inner_text()
+        assert panel.locator(".jp-gpuprof-remedies > li").count() == 3
+        assert "first try" in words
+        assert panel.locator(".jp-gpuprof-curve circle").count() == 4
+        assert "work/explore" not in page.locator(".jp-gpuprof-section summary").all_inner_texts()
+
+        # The countdown ticks, and nothing moves while it does.
+        fate = holder(panel, 1).locator(".jp-gpuprof-fate")
+        box, before = panel.locator("section").last.bounding_box(), seconds(fate.inner_text())
+        page.wait_for_timeout(3000)
+        assert 2 <= before - seconds(fate.inner_text()) <= 5
+        assert panel.locator("section").last.bounding_box() == box
+
+        # One notice, updated and not repeated.
+        assert page.locator(".Toastify__toast").count() == 1
+        assert "GPU 42 %" in page.locator("#jp-main-statusbar").inner_text()
+        assert not [url for url in page.urls if lab.token in url and "/gpuprof/" in url]
+        assert not [url for url in page.urls if not url.startswith((lab.url, "data:", "blob:"))]
+        assert {"devices", "holders", "status", "ledger", "audit", "run"} <= log(lab)["asked"].keys()
+
+
+def test_keep_release_and_end(lab: Server, log_in: LogIn) -> None:
+    with log_in(lab) as page:
+        panel = show_panel(page, lab)
+        holder(panel, 1).get_by_role("button", name="Keep 1 h").click()
+        page.wait_for_function("document.querySelector('#jupyter-gpuprof-panel').innerText.includes('for another 59:')")
+        assert log(lab)["done"] == [["keep", KERNELS[1], 1]]
+        # Nothing threatens it any more, so the notice goes.  (The script leaves the decision as it is.)
+
+        holder(panel, 1).get_by_role("button", name="Release now").click()
+        dialog = page.locator(".jp-Dialog")
+        assert "explore.ipynb" in dialog.inner_text()
+        assert "41.0 GiB" in dialog.inner_text()
+        dialog.get_by_role("button", name="Cancel").click()
+        page.wait_for_selector(".jp-Dialog", state="detached")
+        assert len(log(lab)["done"]) == 1, "it asks first"
+        holder(panel, 1).get_by_role("button", name="Release now").click()
+        page.locator(".jp-Dialog").get_by_role("button", name="Free").click()
+        holder(panel, 1).wait_for(state="detached")
+        assert log(lab)["done"][1] == ["release", KERNELS[1], "free"]
+        page.get_by_text("41.0 GiB are free again.").first.wait_for()
+
+        panel.get_by_role("button", name="End").click()
+        page.locator(".jp-Dialog").get_by_role("button", name="End").click()
+        panel.locator('[data-holder="4711-1700000100"]').wait_for(state="detached")
+        assert log(lab)["done"][2] == ["end", "4711-1700000100"]
+
+
+def test_the_running_list_the_palette_and_links(lab: Server, log_in: LogIn) -> None:
+    with log_in(lab) as page:
+        panel = show_panel(page, lab)
+        page.click('[data-id="jp-running-sessions"]')
+        page.get_by_text("GPU holders").first.wait_for()
+        assert page.locator(".jp-RunningSessions-item", has_text="train-resnet.ipynb").count() >= 1
+        page.keyboard.press("Control+Shift+C")
+        page.keyboard.type("GPU profiler")
+        page.locator(".lm-CommandPalette-itemLabel", has_text="Ask for Devices").wait_for()
+        page.keyboard.press("Escape")
+        write_notebook(lab.log_file.parent / "work" / "work" / "train-resnet.ipynb")
+        holder(panel, 0).get_by_role("button", name="train-resnet.ipynb").click()
+        page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="train-resnet").wait_for()
+
+
+def test_a_hidden_panel_asks_nothing(lab: Server, log_in: LogIn) -> None:
+    with log_in(lab) as page:
+        show_panel(page, lab)
+        page.click(TAB)
+        page.wait_for_selector(PANEL, state="hidden")
+        page.wait_for_timeout(1000)
+        before = log(lab)["asked"]["devices"]
+        page.wait_for_timeout(5000)
+        assert log(lab)["asked"]["devices"] == before
+        page.click(TAB)
+        page.wait_for_timeout(1500)
+        assert log(lab)["asked"]["devices"] > before
+
+
+def test_it_survives_a_restart_of_the_server(tmp_path: Path, log_in: LogIn) -> None:
+    write_notebook(tmp_path / "work" / "work" / "explore.ipynb")
+    config = lab_config(tmp_path, "tests.panel.scriptedpanel")
+    with serving(tmp_path, config, base_url="/user/x/") as server:
+        port, token = server.port, server.token
+        context = log_in(server)
+        page = context.__enter__()
+        panel = show_panel(page, server)
+    try:
+        panel.get_by_text("The server does not answer").wait_for()
+        assert "92.5 GiB" in panel.inner_text(), "what was known stays"
+        same = f"{config}\nc.ServerApp.port = {port}\nc.IdentityProvider.token = {token!r}"
+        with serving(tmp_path, same, base_url="/user/x/"):
+            panel.get_by_text("The server does not answer").wait_for(state="detached", timeout=60_000)
+            assert page.locator(".jp-gpuprof-trouble").inner_text() == ""
+    finally:
+        page.errors.clear()  # of JupyterLab itself, while the server is away
+        context.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("extension", ["jupyter_server_terminals"])
+def test_without_the_server_extension_it_says_so(tmp_path: Path, log_in: LogIn, extension: str) -> None:
+    write_notebook(tmp_path / "work" / "work" / "explore.ipynb")
+    with serving(tmp_path, lab_config(tmp_path, extension)) as server, log_in(server) as page:
+        page.goto(f"{server.url}/lab/tree/work/explore.ipynb")
+        page.click(TAB)
+        page.get_by_text("server extension does not answer").wait_for()
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"])
+def test_no_serious_violation_of_accessibility(tmp_path: Path, log_in: LogIn, theme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("NO AXE-CORE, SO ACCESSIBILITY IS NOT TESTED: run `make panel`")
+    config = lab_config(tmp_path, "tests.panel.scriptedpanel")
+    chosen = tmp_path / "settings" / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings"
+    chosen.write_text(f'{{"theme": "{theme}"}}')
+    write_notebook(tmp_path / "work" / "work" / "explore.ipynb")
+    with serving(tmp_path, config, base_url="/user/x/") as server, log_in(server) as page:
+        show_panel(page, server).locator(".jp-gpuprof-card").wait_for()
+        page.add_script_tag(path=str(AXE))
+        found = page.evaluate(f"axe.run('{PANEL}').then(r => r.violations)")
+        bad = [
+            (v["id"], [node["html"][:160] + " | " + node["failureSummary"] for node in v["nodes"]][:3])
+            for v in found
+            if v["impact"] in ("serious", "critical")
+        ]
+        assert not bad
+
+
+def test_the_keyboard_reaches_every_button(lab: Server, log_in: LogIn) -> None:
+    with log_in(lab) as page:
+        panel = show_panel(page, lab)
+        panel.locator(".jp-gpuprof-card").wait_for()
+        panel.locator("summary").first.focus()
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"))
+        wanted = {"Keep 1 h: explore.ipynb", "Release now …: explore.ipynb", "End …: crashed.ipynb"}
+        assert wanted <= reached
+        assert {"Copy: %gpuprof try num_workers=4", "long-eval.ipynb"} <= reached
