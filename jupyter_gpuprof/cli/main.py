@@ -15,6 +15,7 @@ from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.cli.line import Line
 from jupyter_gpuprof.cli.scale import add_scale
+from jupyter_gpuprof.cli.spot import add_spot
 from jupyter_gpuprof.errors import GpuprofError, UsageError
 from jupyter_gpuprof.records.run import Run
 
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(act=_run)
 
     add_scale(commands)
+    add_spot(commands)
 
     show = commands.add_parser("show", help="the report of a saved run")
     show.add_argument("run", help='a run id, a name, a JSON file, or "last"')

@@ -13,7 +13,8 @@ from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import GpuprofError, NoCellError
 from jupyter_gpuprof.notebook import output
 from jupyter_gpuprof.notebook.devicecommands import DEVICE_COMMANDS
-from jupyter_gpuprof.notebook.parsing import Command, option, parser_of
+from jupyter_gpuprof.notebook.parsing import Command, option, outputs, parser_of
+from jupyter_gpuprof.notebook.spotcommands import SPOT_COMMANDS
 
 if TYPE_CHECKING:
     from jupyter_gpuprof.notebook.magics import GpuprofMagics
@@ -41,14 +42,6 @@ def run_line(magics: GpuprofMagics, line: str) -> Any:
     except KeyboardInterrupt:
         print(f"gpuprof: {name} was interrupted; {command.interrupted}.", file=sys.stderr)
         return None
-
-
-def outputs() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
-    """``--json`` and ``--html``."""
-    return (
-        option("--json", type=Path, default=None, metavar="PATH"),
-        option("--html", type=Path, default=None, metavar="PATH"),
-    )
 
 
 def _reruns() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
@@ -257,4 +250,5 @@ COMMANDS: dict[str, Command] = {
         _batch,
     ),
     **DEVICE_COMMANDS,
+    **SPOT_COMMANDS,
 }

@@ -31,6 +31,8 @@ HELP = """\
 %gpuprof try [CHANGE...]   rerun the last profiled cell with and without a change, and compare
 %gpuprof batch             rerun it at other batch sizes: what fits, and what it brings
 %gpuprof scale 1 2 4 8     rerun it on so many devices: what more of them are worth
+%gpuprof checkpoint --to FOLDER   what saving and loading the trained state costs
+%gpuprof spot              is the job safe on interruptible capacity, and at which interval
 %gpuprof release           free this kernel's device now; --offload loses nothing
 %gpuprof keep 2h           let no reaper touch it for so long; --why "long eval"
 %gpuprof reaper on         watch over idle devices in this kernel; off, status
@@ -70,6 +72,13 @@ Options of %gpuprof release, keep and reaper:
   --offload                of release: to host memory, and back before the next cell
   --why TEXT               of keep: shown to whoever wonders
   --after 30m, --action warn|free|offload|shutdown   of reaper on
+
+Options of %gpuprof checkpoint and spot (docs/spot.md says what each is):
+  --save NAME, --load NAME, --repeats 5   of checkpoint: your own functions
+  --between 6h | --rate N | --interruptions K --over T   how often the job is interrupted
+  --restart T, --checkpoint T, --stall T, --durable T, --interval T, --notice T   instead of what was measured
+  --price-ratio F, --price P, --spot-price P, --devices N, --work T, --deadline T, --release
+  --audit passed|failed    what a resume audit of the job came to
 
 Changes that can be tried: num_workers=4 prefetch_factor=4 pin_memory=True persistent_workers=True
   batch_size=128 autocast=bfloat16 compile=True channels_last=True tf32=True fused=True foreach=True
@@ -254,7 +263,7 @@ class _Cell:
             if self._line is not None:
                 self._line.finish(f"gpuprof: {run.steps.counted} steps, {run.verdict.label}")
             if not self._args.quiet:
-                display(output.report_bundle(run), raw=True)
+                display(output.bundle_of(run), raw=True)
             output.write_outputs(run, self._args)
             return run
         except Exception as error:

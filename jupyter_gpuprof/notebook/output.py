@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,36 +18,26 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.session.trial import RerunProgress
 
 
-#: Records that are shown as their reports, by module and name: loading the extension imports none of them.
-_SHOWN = (
-    ("jupyter_gpuprof.records.run", "Run"),
-    ("jupyter_gpuprof.records.trial", "Trial"),
-    ("jupyter_gpuprof.records.batch", "BatchCurve"),
-)
-
-
-def report_bundle(run: Run) -> dict[str, str]:
-    """The report of a run as text and HTML in one bundle: front ends choose, files keep both."""
-    from jupyter_gpuprof.views.html import run_html
-    from jupyter_gpuprof.views.text import run_text
-
-    return {"text/plain": run_text(run), "text/html": run_html(run)}
+#: Records that are shown as their reports: their modules, those of their painters, and the name that these have
+#: there. Loading the extension imports none of them.
+_SHOWN = {
+    "Run": ("run", "text", "html", "run"),
+    "Trial": ("trial", "trial_text", "trial_html", "trial"),
+    "BatchCurve": ("batch", "batch_text", "batch_html", "batch"),
+    "Scaling": ("scaling", "scaling_text", "scaling_html", "scaling"),
+    "CheckpointCost": ("spot", "checkpoint_text", "checkpoint_html", "checkpoint"),
+    "SpotDecision": ("spot", "spot_text", "spot_html", "spot"),
+}
 
 
 def bundle_of(record: Any) -> dict[str, str]:
-    """Any of our records as text and HTML."""
-    kind = type(record).__name__
-    if kind == "Run":
-        return report_bundle(record)
-    if kind == "Trial":
-        from jupyter_gpuprof.views.trial_html import trial_html
-        from jupyter_gpuprof.views.trial_text import trial_text
-
-        return {"text/plain": trial_text(record), "text/html": trial_html(record)}
-    from jupyter_gpuprof.views.batch_html import batch_html
-    from jupyter_gpuprof.views.batch_text import batch_text
-
-    return {"text/plain": batch_text(record), "text/html": batch_html(record)}
+    """The report of one of our records as text and HTML: front ends choose, files keep both."""
+    _, text, html, name = _SHOWN[type(record).__name__]
+    painters = (import_module(f"jupyter_gpuprof.views.{module}") for module in (text, html))
+    to_text, to_html = (
+        getattr(module, f"{name}_{kind}") for module, kind in zip(painters, ("text", "html"), strict=True)
+    )
+    return {"text/plain": to_text(record), "text/html": to_html(record)}
 
 
 def register(shell: Any) -> None:
@@ -54,16 +46,21 @@ def register(shell: Any) -> None:
     def bundle(record: Any, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return bundle_of(record)
 
-    for shown in _SHOWN:
+    for shown in _shown_types():
         shell.display_formatter.mimebundle_formatter.for_type_by_name(*shown, bundle)
 
 
 def unregister(shell: Any) -> None:
     """Undo `register`."""
     formatter = shell.display_formatter.mimebundle_formatter
-    for shown in _SHOWN:
+    for shown in _shown_types():
         formatter.deferred_printers.pop(shown, None)
         formatter.pop(".".join(shown), None)
+
+
+def _shown_types() -> Iterator[tuple[str, str]]:
+    for name, (module, *_) in _SHOWN.items():
+        yield f"jupyter_gpuprof.records.{module}", name
 
 
 def show(text: str, html: str) -> None:

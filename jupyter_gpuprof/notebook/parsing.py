@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -36,3 +37,11 @@ def parser_of(name: str, *arguments: tuple[tuple[str, ...], dict[str, Any]]) -> 
 def option(*flags: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """One argument of `parser_of`."""
     return flags, options
+
+
+def outputs() -> tuple[tuple[tuple[str, ...], dict[str, Any]], ...]:
+    """``--json`` and ``--html``."""
+    return (
+        option("--json", type=Path, default=None, metavar="PATH"),
+        option("--html", type=Path, default=None, metavar="PATH"),
+    )

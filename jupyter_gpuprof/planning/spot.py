@@ -17,6 +17,8 @@ _SECONDS = 3600.0
 _CURVE_POINTS = 61
 #: The curve is drawn to so many times the ends of the flat region.
 _BEYOND = 4.0
+#: Work that takes so many times as long is not done at all.
+_HOPELESS = 100.0
 _NO_PROGRESS = Missing("interrupted so often, hardly any work is ever done")
 _NO_PRICE = Missing("no price was given")
 
@@ -127,7 +129,12 @@ def _plan(name: str, saving_of: SavingOf, figures: SpotFigures) -> SpotPlan:
     best = saving.optimum()
     flat_low, flat_high = saving.flat()
     interval = intervals.round_interval(best, flat_low, flat_high)
-    wall = _over(interruptions.mean_s, lambda mean: saving_of(mean).wall_ratio(interval), falls=True)
+
+    def wall_ratio(mean: float) -> float:
+        ratio = saving_of(mean).wall_ratio(interval)
+        return ratio if ratio < _HOPELESS else math.inf
+
+    wall = _over(interruptions.mean_s, wall_ratio, falls=True)
     if interruptions.is_bound:  # at the best, never interrupted
         wall = Range(wall.value, 1 + saving.blocking / interval, wall.high)
     ratio, loss = figures.price_ratio, _each(wall, lambda w: 1 - 1 / w)

@@ -28,7 +28,7 @@ REAPER = "reaper"
 FREE_LIMIT_S, SAVE_LIMIT_S, SHUTDOWN_LIMIT_S = 60.0, 60.0, 60.0
 #: How long to wait for the driver to give memory back after the last process is gone.
 VERIFY_S = 15.0
-_ASK = '__import__("jupyter_gpuprof.session.asked", fromlist=["asked"]).asked("{action}", {until})'
+_ASK = '__import__("jupyter_gpuprof.notebook.asked", fromlist=["asked"]).asked("{action}", {until})'
 #: For a kernel whose environment lacks us: the framework's cache, if it has touched a device.
 _ASK_BARE = (
     "(lambda gc, torch: (gc.collect(),"

@@ -26,10 +26,8 @@ from jupyter_gpuprof.server.actions import Actions, Result
 from jupyter_gpuprof.server.journal import Journal
 from jupyter_gpuprof.server.kernels import Kernels
 from jupyter_gpuprof.server.protocol import PROTOCOL_VERSION, Json
-from jupyter_gpuprof.session.ledger import ledger_report
 from jupyter_gpuprof.session.monitor import DeviceMonitor
 from jupyter_gpuprof.store.audit import recent_audit
-from jupyter_gpuprof.store.runs import find_run, recent_runs
 from jupyter_gpuprof.views.sighting_json import (
     decisions_json,
     devices_json,
@@ -175,10 +173,16 @@ class ServerMonitor:
 
     def ledger(self, by: str = "notebook", since_s: float | None = None, price: float | None = None) -> Json:
         """See `protocol.Monitor.ledger`."""
+        from jupyter_gpuprof.session.ledger import (
+            ledger_report,
+        )  # here and below: not before the server serves
+
         return ledger_report(by, since_s, self._price if price is None else price).to_dict()
 
     def runs(self, limit: int = 100) -> Json:
         """See `protocol.Monitor.runs`."""
+        from jupyter_gpuprof.store.runs import recent_runs
+
         return {
             "runs": [
                 {
@@ -195,6 +199,8 @@ class ServerMonitor:
 
     def run(self, run_id: str) -> Json:
         """See `protocol.Monitor.run`."""
+        from jupyter_gpuprof.store.runs import find_run
+
         return find_run(run_id).to_dict()
 
     # Requests ----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def holders_text(answer: Json, width: int = 100) -> str:
     for holder in answer["holders"]:
         rows.append(
             (
-                shorten(holder["path"] or "(no notebook)", _NAME),
+                _notebook(holder["path"]) or "(no notebook)",
                 holder["kernel_id"][:_ID],
                 holder["state"],
                 byte_size(_number(holder["held_bytes"])),
@@ -56,7 +56,7 @@ def holders_text(answer: Json, width: int = 100) -> str:
     for orphan in answer["orphans"]:
         rows.append(
             (
-                shorten(orphan["path"] or "(no notebook)", _NAME),
+                _notebook(orphan["path"]) or "(no notebook)",
                 f"pid {orphan['pid']}",
                 "orphan: its kernel is gone",
                 byte_size(_number(orphan["held_bytes"])),
@@ -100,7 +100,7 @@ def audit_lines(audit: Iterable[Json], width: int = 100) -> list[str]:
 
 def _holders(device: Json) -> str:
     said = [
-        f"{shorten(h['path'], _NAME) or h['kernel_id'][:_ID]}{' (orphan)' if h['orphan'] else ''}"
+        f"{_notebook(h['path']) or h['kernel_id'][:_ID]}{' (orphan)' if h['orphan'] else ''}"
         f" {byte_size(_number(h['held_bytes']))}"
         for h in device["holders"]
     ]
@@ -110,6 +110,12 @@ def _holders(device: Json) -> str:
         if isinstance(size, Missing) or size >= 64 * 2**20:
             said.append(f"others {byte_size(size)}")
     return ", ".join(said) or "nobody"
+
+
+def _notebook(path: str) -> str:
+    """The end of a long path is what tells notebooks apart."""
+    cleaned = clean(path)
+    return cleaned if len(cleaned) <= _NAME else "…" + cleaned[1 - _NAME :]
 
 
 def _work(device: Json) -> Any:

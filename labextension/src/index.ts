@@ -76,7 +76,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     statusBar: IStatusBar | null,
     running: IRunningSessionManagers | null
   ): void => {
-    const runs = tracker && new NotebookRuns(tracker, model.api);
+    const runs = tracker && new NotebookRuns(tracker, model);
     const widget = new GpuPanel({ model, actions, runs, trans });
     const notices = new Notices(model, actions, trans);
     let side = '';

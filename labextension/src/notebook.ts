@@ -3,7 +3,8 @@ import type { IOutput } from '@jupyterlab/nbformat';
 import { NotebookActions, type INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
 
-import { Api } from './api.js';
+import { ApiError } from './api.js';
+import type { Model } from './model.js';
 import { readMarks, type IMarks } from './parts.js';
 import type { IRun } from './types.js';
 
@@ -14,42 +15,59 @@ export class NotebookRuns {
   marks: IMarks = { runs: [], scaling: null };
   /** The last run; null while it is fetched, or where this server does not have it. */
   run: IRun | null = null;
-  /** Whether the last run was asked for in vain. */
+  /** Whether the server has no such run. */
   absent = false;
+
+  private _asking = false;
 
   constructor(
     private _tracker: INotebookTracker,
-    private _api: Api
+    private _model: Model
   ) {
     _tracker.currentChanged.connect((_, panel) => {
-      void this._read(panel);
+      this._read(panel);
       void panel?.context.ready.then(() => this._read(this._tracker.currentWidget));
     });
     NotebookActions.executed.connect((_, { notebook }) => {
       const panel = this._tracker.currentWidget;
       if (panel?.content === notebook) {
-        void this._read(panel);
+        this._read(panel);
       }
     });
-    void this._read(_tracker.currentWidget);
+    _model.changed.connect(() => void this._ask()); // again, where the server did not answer
+    this._read(_tracker.currentWidget);
   }
 
-  private async _read(panel: NotebookPanel | null): Promise<void> {
+  private get _wanted(): string | undefined {
+    return this.marks.runs[0]?.run_id;
+  }
+
+  private _read(panel: NotebookPanel | null): void {
     this.path = panel?.context.path ?? '';
     this.marks = readMarks(metadataOf(panel));
-    const wanted = this.marks.runs[0]?.run_id;
-    if (this.run?.run_id !== wanted) {
+    if (this.run?.run_id !== this._wanted) {
       this.run = null;
       this.absent = false;
     }
     this.changed.emit();
-    if (!wanted || this.run) {
+    void this._ask();
+  }
+
+  private async _ask(): Promise<void> {
+    const wanted = this._wanted;
+    if (!wanted || this.run || this.absent || this._asking || this._model.trouble) {
       return;
     }
-    const run = await this._api.run(wanted).catch(() => null);
-    if (this.marks.runs[0]?.run_id === wanted) {
-      this.run = run;
-      this.absent = run === null;
+    this._asking = true;
+    let [run, absent]: [IRun | null, boolean] = [null, false];
+    try {
+      run = await this._model.api.run(wanted);
+    } catch (error) {
+      absent = error instanceof ApiError && error.trouble === 'failed';
+    }
+    this._asking = false;
+    if (this._wanted === wanted) {
+      [this.run, this.absent] = [run, absent];
       this.changed.emit();
     }
   }

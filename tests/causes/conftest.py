@@ -19,8 +19,17 @@ LATENCY_MS = 12
 @pytest.fixture(scope="session")
 def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A JPEG of noise, which costs most to decode."""
-    file = tmp_path_factory.mktemp("photos") / "photo.jpg"
-    pixels = np.random.default_rng(0).integers(0, 255, (384, 384, 3), dtype=np.uint8)
+    return _noise(tmp_path_factory.mktemp("photos") / "photo.jpg", 384)
+
+
+@pytest.fixture(scope="session")
+def thumbnail(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A JPEG that costs next to nothing to decode."""
+    return _noise(tmp_path_factory.mktemp("photos") / "thumbnail.jpg", 64)
+
+
+def _noise(file: Path, size: int) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 255, (size, size, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(file)
     return file
 
@@ -29,6 +38,13 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(photo: Path) -> Iterator[int]:
     """The port of a store with a latency."""
     with serving(LATENCY_MS, photo) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def store_of_thumbnails(thumbnail: Path) -> Iterator[int]:
+    """The port of a store with a latency and small objects."""
+    with serving(LATENCY_MS, thumbnail) as port:
         yield port
 
 

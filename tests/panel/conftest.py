@@ -17,7 +17,13 @@ from tests.server.realserver import Server, serving
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "jupyter_gpuprof" / "labextension"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 PANEL = "#jupyter-gpuprof-panel"
 TAB = '[data-id="jupyter-gpuprof-panel"]'
 
@@ -36,7 +42,9 @@ def lab_config(folder: Path, *extensions: str) -> str:
         (found / "jupyter-gpuprof").symlink_to(BUILT)
     settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True, exist_ok=True)
-    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    (settings / "notification.jupyterlab-settings").write_text(
+        '{"fetchNews": "false", "checkForUpdates": false}'
+    )
     enabled = {name: True for name in ("jupyterlab", *extensions)}
     return "\n".join(
         [
@@ -54,7 +62,9 @@ def chromium() -> Iterator[Any]:
     need_panel()
     if not CHROMIUM:
         pytest.skip("NO CHROMIUM, SO THE PANEL IS NOT TESTED IN A BROWSER: apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="THE PANEL IS NOT TESTED IN A BROWSER: no playwright")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="THE PANEL IS NOT TESTED IN A BROWSER: no playwright"
+    )
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -86,22 +96,30 @@ def log_in(chromium: Any) -> Callable[[Server], AbstractContextManager[Any]]:
     return logged_in
 
 
-def keep_picture(page: Any) -> None:
+def keep_picture(page: Any, more: str = "") -> None:
     """A screenshot for the artefacts of CI, where it wants them."""
     folder = os.environ.get("GPUPROF_PICTURES")
     if folder:
         name = os.environ.get("PYTEST_CURRENT_TEST", "page").rpartition("::")[2].split(" ")[0]
         Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=f"{folder}/{name}.png")
+        page.screenshot(path=f"{folder}/{name}{more.replace(' ', '-')}.png")
+
+
+@pytest.fixture(scope="module")
+def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """JupyterLab below a base URL, with the scripted monitor and a notebook that has runs."""
+    need_panel()
+    folder = tmp_path_factory.mktemp("lab")
+    write_notebook(folder / "work" / "work" / "explore.ipynb")
+    with serving(folder, lab_config(folder, "tests.panel.scriptedpanel"), base_url="/user/x/") as server:
+        yield server
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Server]:
-    """JupyterLab below a base URL, with the scripted monitor and a notebook that has runs."""
-    need_panel()
-    write_notebook(tmp_path / "work" / "work" / "explore.ipynb")
-    with serving(tmp_path, lab_config(tmp_path, "tests.panel.scriptedpanel"), base_url="/user/x/") as server:
-        yield server
+def lab(lab_server: Server) -> Server:
+    """That server, where nothing was done yet."""
+    assert lab_server.call("POST", "gpuprof/test/log").status == 200
+    return lab_server
 
 
 def write_notebook(path: Path) -> None:
@@ -119,10 +137,11 @@ def write_notebook(path: Path) -> None:
 
 
 def show_panel(page: Any, server: Server, path: str = "work/explore.ipynb") -> Any:
-    """Open a notebook and the panel."""
-    page.goto(f"{server.url}/lab/tree/{path}")
+    """Open a notebook, if any, and the panel."""
+    page.goto(f"{server.url}/lab/tree/{path}?reset" if path else f"{server.url}/lab?reset")
     page.wait_for_selector(TAB)
-    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    if path:
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
     if not page.is_visible(PANEL):
         page.click(TAB)
     page.wait_for_selector(f"{PANEL} .jp-gpuprof-device")

@@ -1,6 +1,7 @@
 """A jupyter_server extension whose monitor answers with the golden JSON, and does what it is told.
 
-``GET gpuprof/test/log`` tells what was asked of it, so that a browser test can see when polling stops.
+``GET gpuprof/test/log`` tells what was asked of it, so that a browser test can see when polling stops;
+``POST`` lets it begin anew.
 """
 
 from __future__ import annotations
@@ -90,6 +91,11 @@ class LogHandler(APIHandler):
     async def get(self) -> None:
         monitor = self.settings["gpuprof_monitor"]
         self.finish({"asked": dict(monitor.asked), "done": monitor.done})
+
+    @web.authenticated
+    async def post(self) -> None:
+        self.settings["gpuprof_monitor"].__init__()
+        self.finish({})
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

@@ -21,23 +21,35 @@ from tests.scale.cells import CELL, namespace, points
 
 #: A calamity for each number of ranks, after a few steps.
 CALAMITIES = """
-import signal, subprocess
+import signal
 world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
 step = 0
 for epoch in range(20):
     for x, y in loader:
         step += 1
-        time.sleep(0.05)
         if world == 2 and step == 8:
             raise torch.OutOfMemoryError("Tried to allocate 20 GiB.")
         if world == 3 and rank == 1 and step == 8:
             os.kill(os.getpid(), signal.SIGKILL)
-        if world == 4 and rank == 1 and step == 8:
-            raise ValueError("the label is 7")
-        if world == 5 and rank == 0 and step == 1:
-            subprocess.Popen(["sleep", "600"], start_new_session=True)
-        if world == 5 and rank == 1 and step == 8:
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+MORE_CALAMITIES = """
+import signal, subprocess
+world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+step = 0
+if world == 1:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+for epoch in range(20):
+    for x, y in loader:
+        step += 1
+        time.sleep(0.05)
+        if world == 1 and step == 12:
             time.sleep(600)
+        if world == 2 and rank == 1 and step == 8:
+            raise ValueError("the label is 7")
         optimizer.zero_grad()
         cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -48,7 +60,7 @@ class Remembering(Local):
     """This machine, remembering what was started and which ports it listened to."""
 
     def __init__(self) -> None:
-        super().__init__(5, 1)
+        super().__init__(3, 1)
         self.started: list[Any] = []
         self.ports: set[int] = set()
 
@@ -72,15 +84,14 @@ def listening(pids: list[int]) -> set[int]:
     return found
 
 
-def assert_nothing_left(tags: list[str], groups: list[int], ports: set[int]) -> None:
-    """No process, by its tag or its group; no port; no folder (`folders` tells before)."""
-    assert tags
-    for tag in tags:
-        assert not jobs.tagged(tag), [p.cmdline() for p in jobs.tagged(tag)]
-    for group in groups:
+def assert_nothing_left(backend: Remembering) -> None:
+    """No process, by its tag or its group, and no port."""
+    assert backend.started
+    for started in backend.started:
+        assert not jobs.tagged(started.tag), [p.cmdline() for p in jobs.tagged(started.tag)]
         with pytest.raises(ProcessLookupError):
-            os.killpg(group, 0)
-    assert not ports & listening([p.pid for p in psutil.process_iter()])
+            os.killpg(started.process.pid, 0)
+    assert not backend.ports & listening([p.pid for p in psutil.process_iter()])
 
 
 def folders() -> set[Path]:
@@ -88,23 +99,31 @@ def folders() -> set[Path]:
 
 
 @pytest.mark.slow
-def test_each_calamity_stays_with_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaling, "PATIENCE_S", 5.0)
+def test_memory_and_a_signal_stay_with_their_counts() -> None:
     backend, before = Remembering(), folders()
-    options = ScaleOptions((1, 2, 3, 4, 5, 6), steps=40, repeats=1, allow_writes=True)
+    options = ScaleOptions((1, 2, 3, 4), steps=20, repeats=1, allow_writes=True)
     curve = Scale(Cell(CALAMITIES), None, namespace(), options, backend=backend).run()
     at = points(curve)
     assert at[1].outcome == "measured"
     assert (at[2].outcome, at[2].why) == ("out of memory", "OutOfMemoryError: Tried to allocate 20 GiB")
     assert (at[3].outcome, at[3].why) == ("failed", "rank 1 was ended by SIGKILL")
-    assert (at[4].outcome, at[4].why) == ("failed", "ValueError: the label is 7")
-    assert (at[5].outcome, at[5].why) == ("failed", "a rank came to no further step in 5 s, and all were ended")
-    assert (at[6].outcome, at[6].why) == ("skipped", "this machine has 5 cores")
+    assert (at[4].outcome, at[4].why) == ("skipped", "this machine has 3 cores")
     assert curve.finished
-    assert_nothing_left(
-        [s.tag for s in backend.started], [s.process.pid for s in backend.started], backend.ports
-    )
     assert backend.ports  # the rendezvous was seen
+    assert_nothing_left(backend)
+    assert folders() <= before
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_and_one_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "PATIENCE_S", 4.0)
+    backend, before = Remembering(), folders()
+    options = ScaleOptions((1, 2), steps=40, repeats=1, allow_writes=True)
+    with pytest.raises(RerunError) as failure:
+        Scale(Cell(MORE_CALAMITIES), None, namespace(), options, backend=backend).run()
+    assert "1: a rank came to no further step in 4 s, and all were ended" in str(failure.value)
+    assert "2: ValueError: the label is 7" in str(failure.value)
+    assert_nothing_left(backend)  # nor the child that the hung one sent into a session of its own
     assert folders() <= before
 
 
@@ -114,7 +133,7 @@ def test_a_job_that_takes_too_long_is_ended() -> None:
     options = ScaleOptions((1,), steps=400, repeats=1, limit_s=1.0)
     with pytest.raises(RerunError, match="it took longer than 1 s and was ended"):
         Scale(Cell(CELL), None, namespace(), options, backend=backend).run()
-    assert_nothing_left([backend.started[0].tag], [backend.started[0].process.pid], backend.ports)
+    assert_nothing_left(backend)
 
 
 # -- refused before anything runs --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Real ranks on this machine: what they compute is what the cell means, and nothing of the notebook changes."""
+"""Real ranks on this machine: they compute what the cell means, and nothing of the notebook changes."""
 
 from __future__ import annotations
 
@@ -317,4 +317,7 @@ def test_an_accelerator_made_before_the_cell() -> None:
     pytest.importorskip("accelerate")
     names = namespace("from accelerate import Accelerator\naccelerator = Accelerator(cpu=True)\n")
     with pytest.raises(UsageError, match="Make it inside the profiled cell"):
-        scale(CELL.replace("cross_entropy(model(x), y).backward()", "accelerator.backward(model(x).sum())"), names)
+        scale(
+            CELL.replace("cross_entropy(model(x), y).backward()", "accelerator.backward(model(x).sum())"),
+            names,
+        )

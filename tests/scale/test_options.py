@@ -85,9 +85,7 @@ FULL = Round("out of memory", error="OutOfMemoryError: too much")
         ([GOOD, GOOD], "", "rank 1 ended with 1", ("measured", "")),
     ],
 )
-def test_what_a_job_is_worth(
-    rounds: list[Round], ended: str, words: str, outcome: tuple[str, str]
-) -> None:
+def test_what_a_job_is_worth(rounds: list[Round], ended: str, words: str, outcome: tuple[str, str]) -> None:
     assert judge(rounds, 2, ended, words) == outcome
 
 

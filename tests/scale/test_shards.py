@@ -65,7 +65,9 @@ def test_each_sample_once_an_epoch(world: int, size: int, shuffle: bool, strong:
         filled = sum(seen.values()) - size  # as many as make the ranks equal, and no more
         assert filled == -size % world
         assert max(seen.values()) <= 2
-        assert len({len(batches[epoch]) for batches in ranks}) == 1, "a rank would wait for the others for ever"
+        assert len({len(batches[epoch]) for batches in ranks}) == 1, (
+            "a rank would wait for the others for ever"
+        )
     if shuffle:
         assert ranks[0][0] != ranks[0][1], "each epoch has an order of its own"
     largest = 6 // world if strong else 6

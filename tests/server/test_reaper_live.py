@@ -60,12 +60,20 @@ def test_an_idle_kernel_is_warned_freed_and_shut_down_with_what_it_started(tmp_p
     async def scenario(live: Live) -> None:
         kernel_id = await live.kernel()
         pid = live.pid(kernel_id)
-        pids = await children(live, await live.client(kernel_id))
+        client = await live.client(kernel_id)
+        await live.run(
+            client,
+            "from jupyter_gpuprof.session.releasehooks import on_release\n"
+            "import pathlib\n"
+            f"on_release(lambda: pathlib.Path({str(tmp_path / 'saved')!r}).touch())",
+        )
+        pids = await children(live, client)
         ended = time.monotonic()
         await live.until(lambda: set(live.actions(kernel_id)) >= {("shutdown", "released")})
         assert 2.5 <= time.monotonic() - ended < 15.0
         assert live.actions(kernel_id) == [("warn", "done"), ("free", "done"), ("shutdown", "released")]
         assert not [p for p in (pid, *pids) if runs(p)]
+        assert (tmp_path / "saved").exists()
         assert kernel_id not in live.app.kernel_manager
         assert await live.app.session_manager.list_sessions() == []
         row = live.monitor.audit(1)["rows"][0]
@@ -119,6 +127,17 @@ def test_a_keep_prevents_and_is_bounded(tmp_path: Path):
         await live.until(lambda: ("shutdown", "released") in live.actions(kernel_id))
         with pytest.raises(HolderNotFound):
             await live.monitor.keep(kernel_id, 1)
+
+        kernel_id = await live.kernel("other.ipynb")
+        client = await live.client(kernel_id)
+        await live.run(
+            client,
+            "from jupyter_gpuprof.session.keep import keep\n"
+            "from jupyter_gpuprof.session.kernelreports import report_now\n"
+            "kept = keep('10m', why='from the kernel'); report_now()",
+        )
+        holder = await live.until(lambda: live.holder(kernel_id).get("keep") and live.holder(kernel_id))
+        assert holder["keep"]["why"] == "from the kernel"
 
     play(tmp_path, scenario, action="shutdown", keep_max=3600.0)
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from jupyter_gpuprof.probes.jobs import TAG
-from tests.causes.conftest import photo, store, two_cores  # noqa: F401  (fixtures)
+from tests.causes.conftest import store_of_thumbnails, thumbnail, two_cores  # noqa: F401  (fixtures)
 
 
 @pytest.fixture(autouse=True)

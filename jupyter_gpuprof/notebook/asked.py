@@ -12,6 +12,7 @@ from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.records.codec import encode
+from jupyter_gpuprof.session.kernelreports import report_now
 from jupyter_gpuprof.session.release import offload_device, release_device
 from jupyter_gpuprof.session.releasehooks import call_release_hooks
 
@@ -26,14 +27,22 @@ def asked(action: str, until_unix_s: float) -> str:
     """
     if clock.unix_ns() * 1e-9 > until_unix_s:
         return json.dumps({"remarks": ["It was asked too late."]})
-    shell = _shell()
-    namespace: dict[str, Any] = shell.user_ns if shell is not None else {}
     if action == "shutdown":
         return json.dumps({"remarks": list(call_release_hooks())})
-    act = offload_device if action == "offload" else release_device
-    return json.dumps(encode(act(namespace, shell)))
-
-
-def _shell() -> Any:
     ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython is not None else None
+    shell: Any = ipython.get_ipython() if ipython is not None else None
+    namespace: dict[str, Any] = shell.user_ns if shell is not None else {}
+    if action == "offload":
+        report = offload_device(namespace, shell, returned=_returned)
+    else:
+        report = release_device(namespace, shell)
+    report_now()
+    return json.dumps(encode(report))
+
+
+def _returned(report: Any) -> None:
+    """In the cell before which it all came back."""
+    from jupyter_gpuprof.views.release_text import return_line
+
+    print(return_line(report))
+    report_now()

@@ -1,0 +1,61 @@
+"""What a checkpoint costs, and whether the job is safe on interruptible capacity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jupyter_gpuprof.notebook import output
+from jupyter_gpuprof.notebook.parsing import Command, option, outputs, parser_of
+from jupyter_gpuprof.session.spotoptions import SPOT_OPTIONS
+
+if TYPE_CHECKING:
+    from jupyter_gpuprof.notebook.magics import GpuprofMagics
+
+
+def _checkpoint(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.checkpointcost import measure_checkpoint
+
+    cell, run = magics.last_cell or (None, None)
+    line = output.RerunLine(magics.shell, "checkpoint")
+    try:
+        cost = measure_checkpoint(
+            cell,
+            run,
+            magics.shell.user_ns,
+            folder=args.to.expanduser(),
+            save=args.save,
+            load=args.load,
+            repeats=args.repeats,
+            progress=line.show,
+        )
+    finally:
+        line.finish("")
+    output.write_record(cost, args)
+    return cost
+
+
+def _spot(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.spot import measured_cost, spot_decision
+
+    run = magics.last_cell[1] if magics.last_cell else None
+    decision = spot_decision(args, run=run, cost=measured_cost(run))
+    output.write_record(decision, args)
+    return decision
+
+
+SPOT_COMMANDS: dict[str, Command] = {
+    "checkpoint": Command(
+        parser_of(
+            "checkpoint",
+            option("--to", type=Path, required=True, metavar="FOLDER"),
+            option("--save", default=""),
+            option("--load", default=""),
+            option("--repeats", type=int, default=5),
+            *outputs(),
+        ),
+        _checkpoint,
+        interrupted="the files that were written are gone again",
+    ),
+    "spot": Command(parser_of("spot", *SPOT_OPTIONS, *outputs()), _spot),
+}
