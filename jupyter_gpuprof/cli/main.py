@@ -9,10 +9,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
+from jupyter_gpuprof.cli.devices import add_commands as add_device_commands
 from jupyter_gpuprof.cli.line import Line
 from jupyter_gpuprof.cli.scale import add_scale
 from jupyter_gpuprof.cli.spot import add_spot
@@ -71,10 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(act=_run)
 
     add_scale(commands)
+    add_device_commands(commands)
     add_spot(commands)
 
     show = commands.add_parser("show", help="the report of a saved run")
-    show.add_argument("run", help='a run id, a name, a JSON file, or "last"')
+    show.add_argument("run", help='an id, a name, a JSON file, "last", "scale", "batch" or "try"')
     _add_outputs(show)
     show.set_defaults(act=_show)
 
@@ -167,12 +169,12 @@ class _ReadingLine(Line):
 
 
 def _show(args: argparse.Namespace) -> int:
-    from jupyter_gpuprof.store.runs import load_run
+    from jupyter_gpuprof.store.records import load_record
 
     _check_outputs(args)
-    run = load_run(args.run)
-    _print_report(run)
-    _write_outputs(run, args)
+    record = load_record(args.run)
+    _print_report(record)
+    _write_outputs(record, args)
     return 0
 
 
@@ -195,10 +197,15 @@ def _trace(args: argparse.Namespace) -> int:
 
 
 def _history(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.records.scaling import Scaling
     from jupyter_gpuprof.store.runs import recent_runs
+    from jupyter_gpuprof.store.trials import recent_curves
+    from jupyter_gpuprof.views.scaling_list import scalings_text
     from jupyter_gpuprof.views.text import history_text
 
     print(history_text(recent_runs()))
+    if scalings := recent_curves(Scaling):
+        print(scalings_text(scalings))
     return 0
 
 
@@ -217,12 +224,12 @@ def _status(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_report(run: Run) -> None:
+def _print_report(record: Any) -> None:
     import shutil
 
-    from jupyter_gpuprof.views.text import run_text
+    from jupyter_gpuprof.views.record import record_text
 
-    print(run_text(run, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
+    print(record_text(record, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
@@ -234,19 +241,21 @@ def _check_outputs(args: argparse.Namespace) -> None:
         raise UsageError("--timeline needs bokeh.", 'Install it with: pip install "jupyter-gpuprof[plot]"')
 
 
-def _timeline_page(run: Run) -> str:
+def _timeline_page(record: Any) -> str:
     from jupyter_gpuprof.views.timeline import timeline_page
 
-    return timeline_page(run)
+    if not isinstance(record, Run):
+        raise UsageError("Only a run has gpu ops.")
+    return timeline_page(record)
 
 
-def _write_outputs(run: Run, args: argparse.Namespace) -> None:
-    from jupyter_gpuprof.views.html import run_page
+def _write_outputs(record: Any, args: argparse.Namespace) -> None:
+    from jupyter_gpuprof.views.record import record_page
 
     texts = (
-        (args.json, lambda: json.dumps(run.to_dict(), indent=2) + "\n"),
-        (args.html, lambda: run_page(run)),
-        (args.timeline, lambda: _timeline_page(run)),
+        (args.json, lambda: json.dumps(record.to_dict(), indent=2) + "\n"),
+        (args.html, lambda: record_page(record)),
+        (args.timeline, lambda: _timeline_page(record)),
     )
     for path, text in texts:
         if path is None:

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from IPython.utils.process import arg_split
 
 from jupyter_gpuprof._version import __version__
-from jupyter_gpuprof.errors import GpuprofError, NoCellError
+from jupyter_gpuprof.errors import GpuprofError, NoCellError, OptionError
 from jupyter_gpuprof.notebook import output
 from jupyter_gpuprof.notebook.devicecommands import DEVICE_COMMANDS
 from jupyter_gpuprof.notebook.parsing import Command, option, outputs, parser_of
@@ -76,9 +76,15 @@ def _last(magics: GpuprofMagics, args: Any) -> Any:
 
 
 def _show(magics: GpuprofMagics, args: Any) -> Any:
-    from jupyter_gpuprof.store.runs import load_run
+    from jupyter_gpuprof.notebook.scaling_output import ScalingDisplay
+    from jupyter_gpuprof.records.scaling import Scaling
+    from jupyter_gpuprof.store.records import load_record
 
-    return load_run(args.run)
+    record = load_record(args.run)
+    if not isinstance(record, Scaling):
+        return record
+    ScalingDisplay(magics.ip).end(record)
+    return None
 
 
 def _history(magics: GpuprofMagics, args: Any) -> None:
@@ -90,12 +96,18 @@ def _history(magics: GpuprofMagics, args: Any) -> None:
         trials = recent_trials(None)
         output.show(predictions_text(trials), predictions_html(trials))
         return
+    from jupyter_gpuprof.records.scaling import Scaling
     from jupyter_gpuprof.store.runs import recent_runs
+    from jupyter_gpuprof.store.trials import recent_curves
     from jupyter_gpuprof.views.html import history_html
+    from jupyter_gpuprof.views.scaling_list import scalings_html, scalings_text
     from jupyter_gpuprof.views.text import history_text
 
-    runs = recent_runs()
-    output.show(history_text(runs), history_html(runs))
+    runs, scalings = recent_runs(), recent_curves(Scaling)
+    output.show(
+        "\n".join(filter(None, (history_text(runs), scalings_text(scalings)))),
+        history_html(runs) + scalings_html(scalings),
+    )
 
 
 def _compare(magics: GpuprofMagics, args: Any) -> None:
@@ -116,7 +128,7 @@ def _timeline(magics: GpuprofMagics, args: Any) -> None:
 def _trace(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.trace import trace_run
 
-    line = output.ReadingLine(magics.shell)
+    line = output.ReadingLine(magics.ip)
     try:
         run = trace_run([Path(file).expanduser() for file in args.files], name=args.name, progress=line.show)
     finally:
@@ -132,12 +144,12 @@ def _try(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.trial import LIMIT_S, try_change
 
     cell, run = _last_cell(magics)
-    line = output.RerunLine(magics.shell, "try")
+    line = output.RerunLine(magics.ip, "try")
     try:
         trial = try_change(
             cell,
             run,
-            magics.shell.user_ns,
+            magics.ip.user_ns,
             args.settings,
             steps=args.steps,
             limit_s=args.timeout or LIMIT_S,
@@ -156,12 +168,12 @@ def _batch(magics: GpuprofMagics, args: Any) -> Any:
 
     grow, until_memory = parse_grow(args.grow), parse_share(args.until_memory)
     cell, run = _last_cell(magics)
-    line = output.RerunLine(magics.shell, "batch")
+    line = output.RerunLine(magics.ip, "batch")
     try:
         curve = batch_curve(
             cell,
             run,
-            magics.shell.user_ns,
+            magics.ip.user_ns,
             grow=grow,
             until_memory=until_memory,
             steps=args.steps,
@@ -182,10 +194,13 @@ def _scale(magics: GpuprofMagics, args: Any) -> None:
     from jupyter_gpuprof.session.scaleoptions import parse_counts, scale_options
 
     options = scale_options(parse_counts(args.counts), args)
+    for path in (args.json, args.html):  # before minutes of measuring, not after
+        if why := output.unwritable(path):
+            raise OptionError(f"{path} cannot be written: {why}.", "Name a file in a folder that exists.")
     cell, run = _last_cell(magics)
-    shown = ScalingDisplay(magics.shell)
+    shown = ScalingDisplay(magics.ip)
     measured = Scale(
-        cell, run, magics.shell.user_ns, options, backend=backend_of(args), on_update=shown.show
+        cell, run, magics.ip.user_ns, options, backend=backend_of(args), on_update=shown.show
     ).run()
     shown.end(measured)
     output.write_record(measured, args)

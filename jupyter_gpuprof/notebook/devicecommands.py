@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 
 
 def _keep(magics: GpuprofMagics, args: Any) -> None:
-    from jupyter_gpuprof.session.keep import keep, parse_span
+    from jupyter_gpuprof.session.keep import keep, on_keep, parse_span
 
+    on_keep(_tell_server)
     keep(parse_span(args.span), why=args.why)
     print(f"gpuprof: the device is kept for {args.span}" + (f": {args.why}" if args.why else ""))
+
+
+def _tell_server(kept: Any) -> None:
+    from jupyter_gpuprof.session.kernelreports import report_now
+
+    report_now()
 
 
 def _release(magics: GpuprofMagics, args: Any) -> None:
@@ -24,7 +31,7 @@ def _release(magics: GpuprofMagics, args: Any) -> None:
     from jupyter_gpuprof.views.release_html import release_html
     from jupyter_gpuprof.views.release_text import release_text
 
-    shell = magics.shell
+    shell = magics.ip
     if args.offload:
         report = offload_device(shell.user_ns, shell, returned=_returned)
     else:
@@ -52,11 +59,22 @@ def _reaper(magics: GpuprofMagics, args: Any) -> None:
     if args.word == "on":
         policy = kernel_policy(parse_span(args.after), args.action)
         turn_on(
-            KernelReaper(policy, magics.shell, tell=lambda note: print(note_line(note)), returned=_returned)
+            KernelReaper(policy, magics.ip, tell=lambda note: print(note_line(note)), returned=_returned)
         )
     elif args.word == "off":
         turn_off()
     print(reaper_text(reaper_status()))
+
+
+def _ledger(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.session.keep import parse_span
+    from jupyter_gpuprof.session.ledger import ledger_report
+    from jupyter_gpuprof.views.ledger_html import ledger_html
+    from jupyter_gpuprof.views.ledger_text import ledger_text
+
+    since_s = None if args.since is None else parse_span(args.since)
+    report = ledger_report(args.by, since_s, args.price)
+    output.show(ledger_text(report), ledger_html(report))
 
 
 def stand_down(shell: Any) -> None:
@@ -73,6 +91,15 @@ DEVICE_COMMANDS: dict[str, Command] = {
         parser_of("release", option("--offload", action="store_true")),
         _release,
         interrupted="what was freed until then stays free, and all else is as it was",
+    ),
+    "ledger": Command(
+        parser_of(
+            "ledger",
+            option("--by", choices=("notebook", "device", "user", "day"), default="notebook"),
+            option("--since", default=None, metavar="SPAN"),
+            option("--price", type=float, default=None),
+        ),
+        _ledger,
     ),
     "reaper": Command(
         parser_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,9 +37,11 @@ HELP = """\
 %gpuprof release           free this kernel's device now; --offload loses nothing
 %gpuprof keep 2h           let no reaper touch it for so long; --why "long eval"
 %gpuprof reaper on         watch over idle devices in this kernel; off, status
+%gpuprof ledger            where the GPU-hours went, as the Jupyter server saw them
 %gpuprof history           the runs that were saved
 %gpuprof compare A B       two runs side by side; A and B are run ids, names, files or "last"
-%gpuprof show RUN          the report of a run id, name or file
+%gpuprof show RUN          the report of a run id, name or file; of a trial or a curve by its id or file;
+                           show scale, show batch, show try: the last that this command gave
 %gpuprof trace FILE...     the verdict on stored traces: files, archives, folders of ranks
 %gpuprof timeline RUN      its gpu ops, to zoom into
 %gpuprof help              this text
@@ -68,7 +71,8 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
   --on slurm, --partition P, --account A, --gpus-per-node G, --time MINUTES   of scale: where it runs
   --predictions            of history: how good the predictions of changes have been
 
-Options of %gpuprof release, keep and reaper:
+Options of %gpuprof ledger, release, keep and reaper:
+  --by notebook|device|user|day, --since 7d, --price P   of ledger
   --offload                of release: to host memory, and back before the next cell
   --why TEXT               of keep: shown to whoever wonders
   --after 30m, --action warn|free|offload|shutdown   of reaper on
@@ -93,7 +97,7 @@ class GpuprofMagics(Magics):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._ip: Any = shell
+        self.ip: Any = shell
         self._cells: list[_Cell] = []
         self._raw = ""  # the text of the cell that runs
         self.last_cell: tuple[Cell, Run] | None = None  # what was profiled last, and the run it gave
@@ -115,11 +119,11 @@ class GpuprofMagics(Magics):
 
     def begin(self, line: str) -> None:
         """The cell begins."""
-        args = self._parse(self._ip.var_expand(line, depth=1))
+        args = self._parse(self.ip.var_expand(line, depth=1))
         if args.words:
             raise UsageError(f"%%gpuprof takes no {args.words[0]!r}: only options. See %gpuprof help.")
         try:
-            cell = _Cell(args, self._ip)
+            cell = _Cell(args, self.ip)
             cell.session.start()
         except Exception as error:  # ours alone: the person's cell runs
             print(
@@ -147,6 +151,13 @@ class GpuprofMagics(Magics):
         """IPython is about to run a cell."""
         if not self._cells:
             self._raw = info.raw_cell or ""
+
+    def after_cell(self, result: Any) -> None:
+        """IPython ran a cell: a server that started this kernel may want to know what it holds."""
+        if "JPY_PARENT_PID" in os.environ and "torch" in sys.modules:
+            from jupyter_gpuprof.session.kernelreports import report_now
+
+            report_now()
 
     def _remember(self, run: Run) -> None:
         """What was profiled, for whoever wants to rerun it."""
@@ -227,7 +238,7 @@ class GpuprofMagics(Magics):
 
     def _run_directly(self, line: str, cell: str) -> Any:
         """Somebody called the magic as a function, so IPython does not run the cell: we do."""
-        shell = self._ip
+        shell = self.ip
         tree = shell.transform_ast(shell.compile.ast_parse(shell.transform_cell(f"%%gpuprof {line}\n{cell}")))
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         exec(shell.compile(tree, "<profiled cell>", "exec"), shell.user_ns)
@@ -289,6 +300,7 @@ def load(shell: Any) -> None:
     magics = GpuprofMagics(shell)
     shell.register_magics(magics)
     shell.events.register("pre_run_cell", magics.before_cell)
+    shell.events.register("post_run_cell", magics.after_cell)
     shell.input_transformers_cleanup.append(take_first_line)
     shell.ast_transformers.append(CellRewriter(lambda: magics.profiling))
     output.register(shell)
@@ -299,6 +311,7 @@ def unload(shell: Any) -> None:
     magics = shell.magics_manager.registry.pop("GpuprofMagics", None)
     if magics is not None:
         shell.events.unregister("pre_run_cell", magics.before_cell)
+        shell.events.unregister("post_run_cell", magics.after_cell)
     for known in shell.magics_manager.magics.values():
         known.pop("gpuprof", None)
     if take_first_line in shell.input_transformers_cleanup:

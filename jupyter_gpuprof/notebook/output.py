@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.session.trial import RerunProgress
 
 
-#: Records that are shown as their reports: their modules, those of their painters, and the name that these have
-#: there. Loading the extension imports none of them.
+#: Records that are shown as their reports: their modules, those of their painters, and what these are called. Loading the extension imports none of them.
 _SHOWN = {
     "Run": ("run", "text", "html", "run"),
     "Trial": ("trial", "trial_text", "trial_html", "trial"),

@@ -17,12 +17,12 @@ def _checkpoint(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.checkpointcost import measure_checkpoint
 
     cell, run = magics.last_cell or (None, None)
-    line = output.RerunLine(magics.shell, "checkpoint")
+    line = output.RerunLine(magics.ip, "checkpoint")
     try:
         cost = measure_checkpoint(
             cell,
             run,
-            magics.shell.user_ns,
+            magics.ip.user_ns,
             folder=args.to.expanduser(),
             save=args.save,
             load=args.load,

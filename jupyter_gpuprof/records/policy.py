@@ -23,6 +23,10 @@ _RATIOS = ("cpu_ratio", "device_ratio")
 _NOT_BY_KERNELSPEC = {"kernelspecs", "orphans", "hook"}
 
 
+#: Set by our server extension in the environment of its kernels while its own reaper is on.
+SERVER_REAPER = "JUPYTER_GPUPROF_SERVER_REAPER"
+
+
 @dataclass(frozen=True)
 class Policy:
     """What the reaper may do.

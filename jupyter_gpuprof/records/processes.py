@@ -88,6 +88,8 @@ class KernelReport:
         reserved_bytes: tensors and the framework's cache.
         training_active: whether it is inside a training loop.
         at_s: monotonic time of the report in seconds.
+        run_id: of the profiled run that is on, "" without one.
+        input_ratio: the share of its time in which the device waits for input, by the run's step timing.
     """
 
     id: ProcessId
@@ -97,6 +99,8 @@ class KernelReport:
     reserved_bytes: Number
     training_active: bool
     at_s: float
+    run_id: str = ""
+    input_ratio: Number = Missing("no run measures it")
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ import os
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
+from tornado.ioloop import IOLoop
 
 from jupyter_gpuprof.errors import OptionError
-from jupyter_gpuprof.records.policy import Policy
+from jupyter_gpuprof.records.policy import SERVER_REAPER, Policy
 from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options
 from jupyter_gpuprof.server.routes import register
 from jupyter_gpuprof.server.service import ServerMonitor
-from jupyter_gpuprof.session.servermonitor import SERVER_REAPER, server_monitor
+from jupyter_gpuprof.session.servermonitor import server_monitor
 from jupyter_gpuprof.views.policy_text import policy_line
 
 
@@ -48,7 +49,7 @@ class GpuprofServer(ExtensionApp):
         self.log.info("gpuprof: %s", policy_line(policy))
         if policy.enabled:  # the kernels inherit it, and leave it to us
             os.environ[SERVER_REAPER] = "1"
-        app.io_loop.add_callback(self.monitor.begin)
+        IOLoop.current().add_callback(self.monitor.begin)
 
     async def stop_extension(self) -> None:
         """At the end of the server."""

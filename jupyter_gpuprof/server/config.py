@@ -96,7 +96,7 @@ class GpuProfReaper(Configurable):
         None,
         allow_none=True,
         help="""A function of the facts (records.idleness.KernelFacts), asked last before anything is done.
-        Only True lets it be done; words are the reason against it.""",
+        Only True lets it be done; words are the reason against it. Called in a thread of its own.""",
     ).tag(config=True)
 
     def policy(self) -> Policy:

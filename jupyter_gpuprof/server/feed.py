@@ -134,7 +134,7 @@ class KernelFeed:
         self._iopub = self._shell = None
         for answer in self._answers.values():
             if not answer.done():
-                answer.cancel()
+                answer.set_exception(NoAnswer("the kernel was restarted or ended meanwhile"))
         self._where = None
 
     def _open(self) -> None:

@@ -12,6 +12,8 @@ from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sighting import SeenKernel
 from jupyter_gpuprof.server.feed import KernelFeed
 
+#: How often the sessions are asked for while no kernel comes or goes, in seconds: notebooks are renamed.
+_SESSIONS_EVERY_S = 5.0
 _NO_SESSIONS = Missing("the server does not tell its sessions")
 
 
@@ -38,6 +40,8 @@ class Kernels:
         self._sessions = session_manager
         self._clock = clock
         self._log = log
+        self._paths: dict[str, str] | Missing = {}
+        self._asked: tuple[frozenset[str], float] = (frozenset(), float("-inf"))
 
     async def look(self) -> tuple[SeenKernel, ...]:
         """The kernels as of now; feeds follow them."""
@@ -56,9 +60,9 @@ class Kernels:
                 feed.refresh()
             except Exception as error:  # ports that are not there yet, a kernel that is just ending
                 self._log.debug("gpuprof: kernel %s cannot be listened to: %s", kernel_id, error)
-        paths = await self._paths()
+        await self._ask_for_paths()
         here = (feed for feed in self.feeds.values() if feed.remote or feed.pid is not None)
-        return tuple(self._seen(feed, paths) for feed in here)
+        return tuple(self._seen(feed) for feed in here)
 
     def seen(self, kernel_id: str) -> bool:
         """Whether the server has the kernel at this moment."""
@@ -89,16 +93,24 @@ class Kernels:
                 continue
         return found
 
-    async def _paths(self) -> dict[str, str] | Missing:
+    async def _ask_for_paths(self) -> None:
         """Notebook by kernel id."""
+        present, now_s = frozenset(self.feeds), self._clock() * 1e-9
+        paths = {} if isinstance(self._paths, Missing) else self._paths
+        nameless = any(name not in paths and not feed.remote for name, feed in self.feeds.items())
+        # A session is made a moment after its kernel.
+        if present == self._asked[0] and not nameless and now_s - self._asked[1] < _SESSIONS_EVERY_S:
+            return
+        self._asked = (present, now_s)
         try:
             sessions = await self._sessions.list_sessions()
-            return {session["kernel"]["id"]: session.get("path") or "" for session in sessions}
+            self._paths = {session["kernel"]["id"]: session.get("path") or "" for session in sessions}
         except Exception as error:
             self._log.debug("gpuprof: sessions cannot be listed: %s", error)
-            return _NO_SESSIONS
+            self._paths = _NO_SESSIONS
 
-    def _seen(self, feed: KernelFeed, paths: dict[str, str] | Missing) -> SeenKernel:
+    def _seen(self, feed: KernelFeed) -> SeenKernel:
+        paths = self._paths
         use, others = feed.count()
         try:
             connections = self._manager.kernel_model(feed.kernel_id).get(

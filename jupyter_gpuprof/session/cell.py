@@ -61,7 +61,8 @@ def plain_source(cell: str) -> str:
             )
         lines[number] = "#\n"  # an empty first line would be taken away, and all others would move
     lines = [_TIMED.sub(r"\1", line) for line in lines]
-    return str(TransformerManager().transform_cell("".join(lines)))
+    transformer: Any = TransformerManager()  # type: ignore[no-untyped-call]
+    return str(transformer.transform_cell("".join(lines)))
 
 
 def compile_cell(source: str, filename: str = CELL_NAME) -> CodeType:

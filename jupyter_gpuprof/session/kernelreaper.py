@@ -19,15 +19,13 @@ from jupyter_gpuprof.analysis.processtree import ProcessTree
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.probes import owndevice, processes
 from jupyter_gpuprof.records.idleness import Decision, KernelFacts, Process, Tick, Watch, Work
-from jupyter_gpuprof.records.policy import Policy
+from jupyter_gpuprof.records.policy import SERVER_REAPER, Policy
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.release import ReaperNote, ReaperStatus, ReleaseReport
 from jupyter_gpuprof.session.keep import current_keep
 from jupyter_gpuprof.session.release import offload_device, release_device
 from jupyter_gpuprof.session.releasehooks import call_release_hooks
 
-#: Set by our server extension in the environment of its kernels while its own reaper is on.
-SERVER_REAPER = "JUPYTER_GPUPROF_SERVER_REAPER"
 ACTIONS = ("warn", "free", "offload", "shutdown")
 #: How often the kernel is looked at: a tenth of the time-out, within these seconds.
 SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 1.0, 30.0

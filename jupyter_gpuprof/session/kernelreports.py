@@ -6,14 +6,24 @@ To be called after each cell, and whenever a keep begins or ends; the server's h
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.probes.owndevice import own_reports
 from jupyter_gpuprof.probes.processes import process_id
+from jupyter_gpuprof.records.reading import Number
 from jupyter_gpuprof.session.keep import current_keep
-from jupyter_gpuprof.store.kernelreports import KeptKernel, KernelReports
+from jupyter_gpuprof.store.kernelreports import NOT_MEASURED, KeptKernel, KernelReports
 
+#: The profiled run that is on, and how much of its time the device waits for input.
+_run: tuple[str, Number] = ("", NOT_MEASURED)
 _said: list[object] = []  # what was told last: only changes are written
+
+
+def tell_run(run_id: str, input_ratio: Number = NOT_MEASURED) -> None:
+    """From now on reports name this run; "" for none."""
+    global _run
+    _run = run_id, input_ratio
 
 
 def report_now(file: KernelReports | None = None) -> bool:
@@ -24,10 +34,12 @@ def report_now(file: KernelReports | None = None) -> bool:
     me, now_s, now_unix_s = process_id(), clock.now_s(), clock.unix_ns() * 1e-9
     if me is None:
         return False
-    reports, keep = own_reports(now_s), current_keep()
+    run_id, ratio = _run
+    reports = [replace(report, run_id=run_id, input_ratio=ratio) for report in own_reports(now_s)]
+    keep = current_keep()
     says: list[object] = [
         [
-            (r.device_uuid, r.device_index, r.allocated_bytes, r.reserved_bytes, r.training_active)
+            (r.device_uuid, r.device_index, r.allocated_bytes, r.reserved_bytes, r.training_active, _run)
             for r in reports
         ],
         keep,

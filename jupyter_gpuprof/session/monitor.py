@@ -19,7 +19,7 @@ from jupyter_gpuprof.analysis.idleness import acted, decide, decide_orphan
 from jupyter_gpuprof.analysis.processtree import ProcessTree
 from jupyter_gpuprof.probes.nvml import DeviceReader
 from jupyter_gpuprof.probes.processes import ProcessTable
-from jupyter_gpuprof.records.devices import Attribution, Snapshot
+from jupyter_gpuprof.records.devices import Attribution, Holder, Snapshot
 from jupyter_gpuprof.records.idleness import Decision, Keep, KernelFacts, OrphanFacts, Process, Tick, Watch
 from jupyter_gpuprof.records.ledger import Allocation, LedgerRow
 from jupyter_gpuprof.records.policy import Policy
@@ -30,6 +30,7 @@ from jupyter_gpuprof.session.families import Families, GoneKernel
 from jupyter_gpuprof.session.holderwork import held_by, kernel_work, orphan_work
 from jupyter_gpuprof.session.reported import Reported
 from jupyter_gpuprof.session.samples import Samples
+from jupyter_gpuprof.store.lease import Lease
 from jupyter_gpuprof.store.ledger import KEEP_DAYS, LedgerWriter
 
 _DAY_S = 86400.0
@@ -44,6 +45,7 @@ class DeviceMonitor:
         policy: what the reaper may do.
         interval_s: planned seconds between two looks.
         writer: where the device seconds go; None keeps none.
+        lease: whose turn it is to write them, of several servers on this machine; None: always ours.
         allocation: what a device that nobody holds is.
         keep_days: for how long the seconds are kept.
         reported: what the kernels say of themselves.
@@ -60,6 +62,7 @@ class DeviceMonitor:
         policy: Policy | None = None,
         interval_s: float = 1.0,
         writer: LedgerWriter | None = None,
+        lease: Lease | None = None,
         allocation: Allocation = "held",
         keep_days: float = KEEP_DAYS,
         reported: Reported | None = None,
@@ -72,6 +75,7 @@ class DeviceMonitor:
         self.interval_s = interval_s
         self.allocation = allocation
         self.writer = writer
+        self._lease = lease
         self._reader = reader
         self._table = table or ProcessTable()
         self._keep_days = keep_days
@@ -110,10 +114,11 @@ class DeviceMonitor:
         attribution = attribute(
             snapshot, processes, kernels, reports, own_uid=self._own_uid, server_pid=self._server_pid
         )
-        training = _training(reports, self._families.alive, tree)
+        said = _latest(reports, self._families.alive, tree)
+        held = _by_kernel(attribution)
         # A kernel whose process is not there any more is dead; what it left are orphans.
         here = [k for k in seen if k.pid is None or k.kernel_id in self._families.alive]
-        sights = tuple(self._kernel(kernel, tree, snapshot, attribution, training, tick) for kernel in here)
+        sights = tuple(self._kernel(kernel, tree, snapshot, held, said, tick) for kernel in here)
         orphans = tuple(
             self._orphan(gone, tree.by_pid[id.pid], snapshot, tree, tick)
             for gone in self._families.gone
@@ -122,7 +127,7 @@ class DeviceMonitor:
         )
         orphans = tuple(orphan for orphan in orphans if orphan.facts.work.held_bytes != 0)
         self._forget({sight.facts.kernel_id for sight in sights} | {o.orphan_id for o in orphans}, tree)
-        self._account(snapshot, attribution, sights, tick)
+        self._account(snapshot, attribution, sights, said, tick)
         self._last = tick
         took_s = self._clock() * 1e-9 - tick.now_s
         return Sighting(tick.now_s, tick.wall_s, took_s, snapshot, attribution, sights, orphans)
@@ -144,6 +149,8 @@ class DeviceMonitor:
     def close(self) -> None:
         """Let go of the driver and of the ledger."""
         self._reader.close()
+        if self._lease is not None:
+            self._lease.release()
         if self.writer is not None:
             self.writer.close()
         if self._reported is not None:
@@ -154,14 +161,14 @@ class DeviceMonitor:
         seen: SeenKernel,
         tree: ProcessTree,
         snapshot: Snapshot,
-        attribution: Attribution,
-        training: Mapping[ProcessId, bool],
+        held: Mapping[ProcessId, tuple[Holder, ...]],
+        said: Mapping[ProcessId, KernelReport],
         tick: Tick,
     ) -> KernelSight:
         kernel = self._families.alive.get(seen.kernel_id)
         id = kernel.id if kernel is not None else None
-        holdings = tuple(h for h in attribution.holders if id is not None and h.kernel == id)
-        is_training = training.get(id, False) if id is not None else False
+        holdings = held.get(id, ()) if id is not None else ()
+        is_training = id is not None and id in said and said[id].training_active
         if is_training and id is not None:
             self._trained.add(id)
         facts = KernelFacts(
@@ -229,12 +236,17 @@ class DeviceMonitor:
         self._stuck = {id for id in self._stuck if id in tree}
 
     def _account(
-        self, snapshot: Snapshot, attribution: Attribution, sights: Sequence[KernelSight], tick: Tick
+        self,
+        snapshot: Snapshot,
+        attribution: Attribution,
+        sights: Sequence[KernelSight],
+        said: Mapping[ProcessId, KernelReport],
+        tick: Tick,
     ) -> None:
-        if self.writer is None:
+        if self.writer is None or (self._lease is not None and not self._lease.mine(tick.wall_s)):
             return
         states = {sight.facts.kernel_id: sight.decision.activity for sight in sights}
-        samples = self._samples.of(snapshot, attribution, states)
+        samples = self._samples.of(snapshot, attribution, states, said)
         rows: list[LedgerRow] = []
         if self._last is not None:
             rows = account(
@@ -255,15 +267,23 @@ class DeviceMonitor:
                 self.writer.trouble = f"The ledger cannot be pruned ({error})."
 
 
-def _training(
+def _by_kernel(attribution: Attribution) -> dict[ProcessId, tuple[Holder, ...]]:
+    found: dict[ProcessId, tuple[Holder, ...]] = {}
+    for holder in attribution.holders:
+        if holder.kernel is not None:
+            found[holder.kernel] = (*found.get(holder.kernel, ()), holder)
+    return found
+
+
+def _latest(
     reports: Iterable[KernelReport], alive: Mapping[str, KernelProcess], tree: ProcessTree
-) -> dict[ProcessId, bool]:
-    """Which running kernels say that they train; in a container a kernel knows only its inner pid."""
-    said: dict[tuple[int, float], tuple[float, bool]] = {}
+) -> dict[ProcessId, KernelReport]:
+    """The last report of each running kernel; in a container a kernel knows only its inner pid."""
+    said: dict[tuple[int, float], KernelReport] = {}
     for report in reports:
         key = (report.id.pid, report.id.started_s)
-        if key not in said or said[key][0] <= report.at_s:
-            said[key] = (report.at_s, report.training_active)
+        if key not in said or said[key].at_s <= report.at_s:
+            said[key] = report
     found = {}
     for kernel in alive.values():
         process = tree.by_pid.get(kernel.id.pid) if kernel.id is not None else None
@@ -271,7 +291,7 @@ def _training(
             continue
         for pid in (process.id.pid, *process.namespace_pids[-1:]):
             if (pid, process.id.started_s) in said:
-                found[process.id] = said[pid, process.id.started_s][1]
+                found[process.id] = said[pid, process.id.started_s]
     return found
 
 

@@ -27,6 +27,7 @@ from jupyter_gpuprof.session.evidence import missing_parts, overhead_of, remarks
 from jupyter_gpuprof.session.facts import gather_facts
 from jupyter_gpuprof.session.opwindow import describe_window
 from jupyter_gpuprof.session.ranks import merge_ranks
+from jupyter_gpuprof.session.runreports import RunReports
 from jupyter_gpuprof.session.sampling import Sampled, Sampling
 from jupyter_gpuprof.session.window import WindowControl
 from jupyter_gpuprof.store.rankfolder import RankReport, collect, forget, leave, rank_folder, rank_of
@@ -132,6 +133,8 @@ class Session:
             )
         grad_enabled = torch.is_grad_enabled if torch is not None else lambda: True
         self.started_at = clock.utc_now()
+        self.run_id = new_run_id(self.started_at)
+        self._reports = RunReports(self.run_id)
         self._live_ns = clock.now_ns()
         self._live_steps = 0
         self.assembler = StepAssembler()
@@ -174,6 +177,7 @@ class Session:
 
     def _finish(self) -> Run:
         self._sampling.halt()
+        self._reports.end()
         for end in (self._window.end, self.recorder.finish):
             try:
                 end()
@@ -241,6 +245,8 @@ class Session:
         if wanted is not None and not self._asked_to_end and self._is_enough(wanted):
             self._asked_to_end = True
             self.recorder.stop_request = StopProfiling()
+        if self._device is not None:
+            self._reports.tell(self._input_share())
         if self._progress is not None:
             now = clock.now_ns()
             elapsed_s = (now - self._live_ns) * 1e-9
@@ -261,11 +267,15 @@ class Session:
         # What stability.warmup_steps leaves out of so many steps, at the least.
         return min(max(5, 2 * workers), -(-wanted // 3))
 
-    def _show_progress(self, steps: int, elapsed_s: float) -> None:
+    def _input_share(self) -> float | None:
+        """The share of waiting for input so far; None where no loader was seen."""
         total = series_of(self.assembler).total()
         wall = total[:PARTS].sum()
         seen = self.assembler.loader_seen and wall > 0
-        share = float((total[Part.INPUT] + total[Part.EPOCH_START]) / wall) if seen else None
+        return float((total[Part.INPUT] + total[Part.EPOCH_START]) / wall) if seen else None
+
+    def _show_progress(self, steps: int, elapsed_s: float) -> None:
+        share = self._input_share()
         rate = (steps - self._live_steps) / elapsed_s
         assert self._progress is not None
         paused = self.recorder.backend.clock != "device" and self.recorder.simple("pause")
@@ -313,7 +323,7 @@ class Session:
         )
         conclusion = conclude(table, facts)
         run = Run(
-            run_id=new_run_id(self.started_at),
+            run_id=self.run_id,
             name=self.options.name or "cell",
             started_at=self.started_at,
             device=facts.device,

@@ -8,8 +8,10 @@ from jupyter_gpuprof.analysis.attribution import FREE_BELOW_BYTES
 from jupyter_gpuprof.records.devices import Attribution, DeviceReading, Snapshot, Unattributed
 from jupyter_gpuprof.records.idleness import Activity
 from jupyter_gpuprof.records.ledger import DeviceSample, Holding
+from jupyter_gpuprof.records.processes import KernelReport, ProcessId
 from jupyter_gpuprof.records.reading import Missing, Number
 
+NO_RUN = Missing("no run measures it")
 _ACTIVE = ("training", "running a cell", "background work", "starting")
 _IDLE = ("idle", "waiting for input")
 
@@ -27,7 +29,11 @@ class Samples:
         self._counted: set[str] = set()  # devices with counters: what they once told is not told otherwise
 
     def of(
-        self, snapshot: Snapshot, attribution: Attribution, activities: Mapping[str, Activity]
+        self,
+        snapshot: Snapshot,
+        attribution: Attribution,
+        activities: Mapping[str, Activity],
+        said: Mapping[ProcessId, KernelReport],
     ) -> list[DeviceSample]:
         """One sample for each device that was read.
 
@@ -35,6 +41,7 @@ class Samples:
             snapshot: the devices.
             attribution: who holds them.
             activities: of the kernels, by id.
+            said: what each kernel says of itself.
         """
         rest = {other.device_uuid: other for other in attribution.unattributed}
         samples = []
@@ -45,7 +52,7 @@ class Samples:
             if device.state != "ok":
                 continue
             measure, ratio = self._busy(device)
-            holdings = self._holdings(device, attribution, rest.get(device.uuid), activities)
+            holdings = self._holdings(device, attribution, rest.get(device.uuid), activities, said)
             samples.append(
                 DeviceSample(device.uuid, device.name, measure, ratio, device.used_bytes, holdings)
             )
@@ -65,12 +72,14 @@ class Samples:
         attribution: Attribution,
         rest: Unattributed | None,
         activities: Mapping[str, Activity],
+        said: Mapping[ProcessId, KernelReport],
     ) -> tuple[Holding, ...] | Missing:
         found = []
         for holder in attribution.holders:
             if holder.device_uuid != device.uuid:
                 continue
             doing = activities.get(holder.kernel_id, "unknown")
+            run = said.get(holder.kernel) if holder.kernel is not None else None
             found.append(
                 Holding(
                     self._user,
@@ -82,6 +91,8 @@ class Samples:
                     else "idle"
                     if doing in _IDLE
                     else "unknown",
+                    run_id=run.run_id if run is not None else "",
+                    input_ratio=run.input_ratio if run is not None else NO_RUN,
                 )
             )
         if rest is not None and not isinstance(rest.held_bytes, Missing):

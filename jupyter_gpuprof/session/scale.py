@@ -196,7 +196,7 @@ class Scale:
         """Wait for a job's end: why it was ended by us, or "", and the launcher's last words."""
         running_s = moved_s = clock.now_s()
         failed_s: float | None = None
-        step, first = -1, (0.0, 0)
+        step, first = -1, (0.0, 0)  # `first`: when the ranks were first seen at work, and at which step
         while (status := self._backend.status(handle)).state != "ended":
             now_s = clock.now_s()
             if status.state == "queued":
@@ -204,8 +204,9 @@ class Scale:
             came_to = min(files.progress() for files in ranks)
             if came_to != step:
                 if step < 0:
-                    first = (now_s, came_to)
                     tally.startups_s.append(now_s - running_s)
+                if step <= 0:
+                    first = (now_s, came_to)
                 step, moved_s = came_to, now_s
             rate = (step - first[1]) / (now_s - first[0]) if step > first[1] and now_s > first[0] else None
             ahead = done + part * min(1.0, max(0, step) / (1.3 * self._job.steps))

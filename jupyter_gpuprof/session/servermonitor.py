@@ -7,10 +7,8 @@ from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.session.monitor import DeviceMonitor
 from jupyter_gpuprof.session.reported import Reported
+from jupyter_gpuprof.store.lease import Lease
 from jupyter_gpuprof.store.ledger import LedgerWriter
-
-#: In the environment of kernels whose server's reaper is on; the kernel's own one steps back.
-SERVER_REAPER = "JUPYTER_GPUPROF_SERVER_REAPER"
 
 
 def server_monitor(
@@ -29,6 +27,7 @@ def server_monitor(
         policy=policy,
         interval_s=interval_s,
         writer=LedgerWriter(),
+        lease=Lease(),
         allocation=allocation,
         keep_days=keep_days,
         reported=Reported(),

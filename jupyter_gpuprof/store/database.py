@@ -86,7 +86,9 @@ MIGRATIONS: tuple[str, ...] = (
         allocated_bytes INTEGER,
         reserved_bytes INTEGER,
         training INTEGER NOT NULL,
-        at_unix_s REAL NOT NULL
+        at_unix_s REAL NOT NULL,
+        run_id TEXT NOT NULL,  -- the profiled run that is on, or ''
+        input_ratio REAL  -- NULL: not measured
     );
     CREATE INDEX kernel_reports_by_process ON kernel_reports (host, pid, started_s);
     CREATE TABLE kernel_keeps (
@@ -97,6 +99,11 @@ MIGRATIONS: tuple[str, ...] = (
         until_unix_s REAL,  -- NULL: without an end
         why TEXT NOT NULL,
         PRIMARY KEY (host, pid, started_s)
+    );
+    CREATE TABLE leases (
+        host TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,  -- the server that accounts for the devices of this machine
+        until_unix_s REAL NOT NULL
     );
     """,
 )

@@ -19,6 +19,7 @@ from jupyter_gpuprof.store.database import connect, database_path
 
 #: What is older is of a kernel that is long gone.
 _KEEP_S = 30 * 86400.0
+NOT_MEASURED = Missing("no run measures it")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class KernelReports:
         who = (self._host, me.pid, me.started_s)
         rows = [
             (*who, r.device_uuid, r.device_index, _plain(r.allocated_bytes), _plain(r.reserved_bytes),
-             int(r.training_active), now_unix_s)
+             int(r.training_active), now_unix_s, r.run_id, _plain_ratio(r.input_ratio))
             for r in reports
         ]  # fmt: skip
         with self._lock:
@@ -68,7 +69,9 @@ class KernelReports:
                     database.execute(f"DELETE FROM {table} WHERE host = ? AND pid = ? AND started_s = ?", who)
                 database.execute("DELETE FROM kernel_reports WHERE at_unix_s < ?", (now_unix_s - _KEEP_S,))
                 database.execute("DELETE FROM kernel_keeps WHERE since_unix_s < ?", (now_unix_s - _KEEP_S,))
-                database.executemany("INSERT INTO kernel_reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                database.executemany(
+                    "INSERT INTO kernel_reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                )
                 if keep is not None:
                     until = keep.until_unix_s if math.isfinite(keep.until_unix_s) else None
                     values = (*who, keep.since_unix_s, until, keep.why)
@@ -84,7 +87,7 @@ class KernelReports:
             database = self._connected()
             reports = database.execute(
                 "SELECT pid, started_s, device_uuid, device_index, allocated_bytes, reserved_bytes, training,"
-                " at_unix_s FROM kernel_reports WHERE host = ?",
+                " at_unix_s, run_id, input_ratio FROM kernel_reports WHERE host = ?",
                 (self._host,),
             ).fetchall()
             keeps = database.execute(
@@ -93,8 +96,18 @@ class KernelReports:
             ).fetchall()
         return (
             tuple(
-                KernelReport(ProcessId(pid, began), uuid, index, _number(a), _number(r), bool(trains), at)
-                for pid, began, uuid, index, a, r, trains, at in reports
+                KernelReport(
+                    ProcessId(pid, began),
+                    uuid,
+                    index,
+                    _number(a),
+                    _number(r),
+                    bool(trains),
+                    at,
+                    run_id,
+                    NOT_MEASURED if ratio is None else ratio,
+                )
+                for pid, began, uuid, index, a, r, trains, at, run_id, ratio in reports
             ),
             tuple(
                 KeptKernel(ProcessId(pid, began), since, math.inf if until is None else until, why)
@@ -125,6 +138,10 @@ class KernelReports:
         except OSError:
             return None
         return status.st_dev, status.st_ino
+
+
+def _plain_ratio(ratio: Number) -> float | None:
+    return None if isinstance(ratio, Missing) else float(ratio)
 
 
 def _plain(size: Number) -> int | None:

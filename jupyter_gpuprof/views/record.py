@@ -1,4 +1,4 @@
-"""Any of our records as its report."""
+"""Any of our saved records as its report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from jupyter_gpuprof.records.scaling import Scaling
 from jupyter_gpuprof.records.trial import Trial
 from jupyter_gpuprof.views.batch_html import batch_html
 from jupyter_gpuprof.views.batch_text import batch_text
-from jupyter_gpuprof.views.html import page, run_html, run_page
-from jupyter_gpuprof.views.scaling_html import scaling_html, scaling_page
+from jupyter_gpuprof.views.html import page, run_page
+from jupyter_gpuprof.views.scaling_html import scaling_page
 from jupyter_gpuprof.views.scaling_text import scaling_text
 from jupyter_gpuprof.views.text import run_text
 from jupyter_gpuprof.views.trial_html import trial_html
@@ -24,20 +24,7 @@ def record_text(record: Record, width: int = 100) -> str:
         return run_text(record, width)
     if isinstance(record, Trial):
         return trial_text(record, width)
-    if isinstance(record, BatchCurve):
-        return batch_text(record, width)
-    return scaling_text(record, width)
-
-
-def record_html(record: Record) -> str:
-    """The report as a fragment that a notebook can show and save."""
-    if isinstance(record, Run):
-        return run_html(record)
-    if isinstance(record, Trial):
-        return trial_html(record)
-    if isinstance(record, BatchCurve):
-        return batch_html(record)
-    return scaling_html(record)
+    return batch_text(record, width) if isinstance(record, BatchCurve) else scaling_text(record, width)
 
 
 def record_page(record: Record) -> str:
@@ -46,4 +33,5 @@ def record_page(record: Record) -> str:
         return run_page(record)
     if isinstance(record, Scaling):
         return scaling_page(record)
-    return page(record_html(record), f"gpuprof: {record.run_name}")
+    fragment = trial_html(record) if isinstance(record, Trial) else batch_html(record)
+    return page(fragment, f"gpuprof: {record.run_name}")

@@ -144,5 +144,5 @@ def show_panel(page: Any, server: Server, path: str = "work/explore.ipynb") -> A
         page.wait_for_selector(".jp-Notebook .jp-Cell")
     if not page.is_visible(PANEL):
         page.click(TAB)
-    page.wait_for_selector(f"{PANEL} .jp-gpuprof-device")
+    page.wait_for_selector(f"{PANEL} .jp-gpupanel-device")
     return page.locator(PANEL)

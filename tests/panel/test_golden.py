@@ -61,3 +61,11 @@ def test_the_panel_asks_at_most_once_a_second() -> None:
 def test_no_host_name_of_a_registry_is_in_the_lock() -> None:
     assert "://" not in (SOURCES / "yarn.lock").read_text()
     assert "http" not in (SOURCES / ".yarnrc.yml").read_text()
+
+
+def test_the_style_of_the_panel_does_not_reach_into_reports() -> None:
+    sheet = (SOURCES / "style" / "base.css").read_text()
+    assert set(re.findall(r"\.(jp-[\w-]+?)-", sheet)) == {"jp-gpupanel"}
+    assert not [
+        p for p in (ROOT / "jupyter_gpuprof" / "views").glob("*.py") if "jp-gpupanel" in p.read_text()
+    ]

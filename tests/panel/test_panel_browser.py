@@ -45,17 +45,17 @@ def test_what_a_person_sees(lab: Server, log_in: LogIn) -> None:
             "After 1 h of idleness", "c.GpuProfReaper", "cull_idle_timeout",
         ):  # fmt: skip
             assert said in words, said
-        card = panel.locator(".jp-gpuprof-card")
+        card = panel.locator(".jp-gpupanel-card")
         assert "input-bound" in card.inner_text()
         assert "input wait 60 %" in re.sub(r"\s+", " ", card.inner_text())
         assert "%gpuprof try num_workers=4" in card.inner_text()
-        assert panel.locator(".jp-gpuprof-remedies > li").count() == 3
+        assert panel.locator(".jp-gpupanel-remedies > li").count() == 3
         assert "first try" in words
-        assert panel.locator(".jp-gpuprof-curve circle").count() == 4
-        assert "work/explore" not in page.locator(".jp-gpuprof-section summary").all_inner_texts()
+        assert panel.locator(".jp-gpupanel-curve circle").count() == 4
+        assert "work/explore" not in page.locator(".jp-gpupanel-section summary").all_inner_texts()
 
         # The countdown ticks, and nothing moves while it does.
-        fate = holder(panel, 1).locator(".jp-gpuprof-fate")
+        fate = holder(panel, 1).locator(".jp-gpupanel-fate")
         box, before = panel.locator("section").last.bounding_box(), seconds(fate.inner_text())
         page.wait_for_timeout(3000)
         assert 2 <= before - seconds(fate.inner_text()) <= 5
@@ -139,7 +139,7 @@ def test_it_survives_a_restart_of_the_server(tmp_path: Path, log_in: LogIn) -> N
         same = f"{config}\nc.ServerApp.port = {port}\nc.IdentityProvider.token = {token!r}"
         with serving(tmp_path, same, base_url="/user/x/"):
             panel.get_by_text("The server does not answer").wait_for(state="detached", timeout=60_000)
-            assert page.locator(".jp-gpuprof-trouble").inner_text() == ""
+            assert page.locator(".jp-gpupanel-trouble").inner_text() == ""
     finally:
         page.errors.clear()  # of JupyterLab itself, while the server is away
         context.__exit__(None, None, None)
@@ -157,7 +157,7 @@ def test_no_serious_violation_of_accessibility_in_any_theme(lab: Server, log_in:
         pytest.skip("NO AXE-CORE, SO ACCESSIBILITY IS NOT TESTED: run `make panel`")
     with log_in(lab) as page:
         panel = show_panel(page, lab)
-        panel.locator(".jp-gpuprof-card").wait_for()
+        panel.locator(".jp-gpupanel-card").wait_for()
         page.add_script_tag(path=str(AXE))
         grounds = set()
         for theme in ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"):
@@ -181,7 +181,7 @@ def test_no_serious_violation_of_accessibility_in_any_theme(lab: Server, log_in:
 def test_the_keyboard_reaches_every_button(lab: Server, log_in: LogIn) -> None:
     with log_in(lab) as page:
         panel = show_panel(page, lab)
-        panel.locator(".jp-gpuprof-card").wait_for()
+        panel.locator(".jp-gpupanel-card").wait_for()
         panel.locator("summary").first.focus()
         reached = set()
         for _ in range(40):

@@ -28,7 +28,7 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"],
 print("child", child.pid)
 """
 LOOP = """
-%%gpuprof --name slow-loader --no-kernels
+%%gpuprof --name slow-loader
 class Slow(torch.utils.data.Dataset):
     def __len__(self): return 40
     def __getitem__(self, i): time.sleep(0.01); return torch.ones(8)
@@ -41,6 +41,7 @@ c.GpuProf.sample_period = 0.5
 c.GpuProfReaper.action = "free"
 c.GpuProfReaper.idle_timeout = 600
 c.GpuProfReaper.warn_before = 60
+c.GpuProfReaper.start_grace = 0
 """
 
 
@@ -102,13 +103,13 @@ def test_a_notebook_from_its_first_cell_to_its_orphan(machine: Machine, log_in: 
 
         cells.nth(1).locator(".cm-content").click()
         page.keyboard.press("Shift+Enter")
-        card = panel.locator(".jp-gpuprof-card")
+        card = panel.locator(".jp-gpupanel-card")
         card.wait_for(timeout=60_000)
         assert "input-bound" in card.inner_text()
-        assert panel.locator(".jp-gpuprof-remedies > li").count() >= 1
+        assert panel.locator(".jp-gpupanel-remedies > li").count() >= 1
 
-        row.locator(".jp-gpuprof-fate").wait_for(timeout=30_000)
-        assert "its unused memory is freed in" in row.inner_text()
+        row.locator(".jp-gpupanel-fate").wait_for(timeout=30_000)
+        assert "warning in 9:" in row.inner_text() or "warning in 8:" in row.inner_text()
         row.get_by_role("button", name="Keep 1 h").click()
         row.get_by_text("kept for another").wait_for()
 

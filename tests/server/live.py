@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ class Live:
         self.nvml = nvml
         self.events: list[dict[str, Any]] = []
         self.clients: list[Any] = []
+        self.started: list[psutil.Process] = []  # what a failed test would leave behind
 
     async def kernel(self, path: str = "work/a.ipynb", held_bytes: int = GIB) -> str:
         """A kernel with a session, which holds memory of device 0."""
@@ -134,6 +136,9 @@ async def server(folder: Path, nvml: FakeNvml, **reaper: Any) -> AsyncIterator[L
     finally:
         for client in live.clients:
             client.stop_channels()
+        for process in live.started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()  # psutil compares the start time
         await app.cleanup_extensions()
         await app.kernel_manager.shutdown_all(now=True)
         app.session_manager.close()

@@ -11,6 +11,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jupyter_gpuprof.errors import HolderNotFound, OptionError, ReleaseRefused
@@ -51,6 +52,7 @@ async def children(live: Live, client: object) -> tuple[int, int]:
             break
     pids = eval(reply["content"]["user_expressions"]["pids"]["data"]["text/plain"])
     for pid in pids:
+        live.started.append(psutil.Process(pid))
         live.hold(pid, GIB)
     return pids
 

@@ -18,13 +18,13 @@ export const useShared = (): IShared => React.useContext(Shared);
 
 /** A section with a heading that folds it; a region for screen readers. */
 export function Section(props: { id: string; title: string; note?: string; children: React.ReactNode }): JSX.Element {
-  const id = `jp-gpuprof-${props.id}`;
+  const id = `jp-gpupanel-${props.id}`;
   return (
-    <section className="jp-gpuprof-section" aria-labelledby={id}>
+    <section className="jp-gpupanel-section" aria-labelledby={id}>
       <details open>
         <summary>
           <h2 id={id}>{props.title}</h2>
-          {props.note && <span className="jp-gpuprof-soft">{props.note}</span>}
+          {props.note && <span className="jp-gpupanel-soft">{props.note}</span>}
         </summary>
         {props.children}
       </details>
@@ -37,7 +37,7 @@ export function Meter(props: { ratio: number | undefined; label: string; words: 
   const share = Math.min(1, Math.max(0, props.ratio ?? 0));
   return (
     <div
-      className="jp-gpuprof-meter"
+      className="jp-gpupanel-meter"
       role="meter"
       aria-label={props.label}
       aria-valuemin={0}
@@ -65,7 +65,7 @@ export function Act(props: { label: string; about?: string; onClick: () => unkno
   return (
     <button
       type="button"
-      className="jp-gpuprof-button"
+      className="jp-gpupanel-button"
       aria-label={props.about ? `${props.label}: ${props.about}` : undefined}
       onClick={() => void props.onClick()}
     >

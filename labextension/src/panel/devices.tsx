@@ -18,9 +18,9 @@ export function Devices(): JSX.Element {
         : '';
   return (
     <Section id="devices" title={trans.__('Devices')} note={model.status?.devices.simulated ? trans.__('simulated') : ''}>
-      {words && <p className="jp-gpuprof-note">{words}</p>}
+      {words && <p className="jp-gpupanel-note">{words}</p>}
       {answer && answer.devices.length > 0 && (
-        <ul className="jp-gpuprof-list">
+        <ul className="jp-gpupanel-list">
           {answer.devices.map(device => (
             <Device key={device.uuid || device.index} device={device} />
           ))}
@@ -47,15 +47,15 @@ function Device({ device }: { device: IDevice }): JSX.Element {
   const others = device.unattributed;
   const foreign = others ? known(others.held_bytes) ?? 0 : 0;
   return (
-    <li className="jp-gpuprof-device">
-      <div className="jp-gpuprof-line">
-        <span className="jp-gpuprof-name" title={device.uuid}>
+    <li className="jp-gpupanel-device">
+      <div className="jp-gpupanel-line">
+        <span className="jp-gpupanel-name" title={device.uuid}>
           {device.index} · {device.name}
         </span>
-        <span className="jp-gpuprof-number">{ratio === undefined ? trans.__('n/a') : trans.__('%1 active', percent(ratio, trans))}</span>
+        <span className="jp-gpupanel-number">{ratio === undefined ? trans.__('n/a') : trans.__('%1 active', percent(ratio, trans))}</span>
       </div>
-      <div className="jp-gpuprof-gauges">
-        <svg className="jp-gpuprof-sparkline" viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true">
+      <div className="jp-gpupanel-gauges">
+        <svg className="jp-gpupanel-sparkline" viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true">
           <path d={sparkline(model.history(device.uuid), Date.now())} />
         </svg>
         <div>
@@ -64,12 +64,12 @@ function Device({ device }: { device: IDevice }): JSX.Element {
             label={trans.__('Memory of device %1', device.index)}
             words={memory}
           />
-          <span className="jp-gpuprof-soft jp-gpuprof-number">{memory}</span>
+          <span className="jp-gpupanel-soft jp-gpupanel-number">{memory}</span>
         </div>
       </div>
-      {reason && <p className="jp-gpuprof-note">{reason}</p>}
+      {reason && <p className="jp-gpupanel-note">{reason}</p>}
       {foreign > 0 && (
-        <p className="jp-gpuprof-note" title={others?.why}>
+        <p className="jp-gpupanel-note" title={others?.why}>
           {trans.__('%1 held by others than the notebooks of this server', bytes(foreign, trans))}
         </p>
       )}

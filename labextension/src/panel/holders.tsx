@@ -13,14 +13,14 @@ export function Holders(): JSX.Element {
   return (
     <Section id="holders" title={trans.__('Notebooks holding devices')}>
       {model.holders && holders.length + orphans.length === 0 && (
-        <p className="jp-gpuprof-note">{trans.__('No notebook of this server holds a device.')}</p>
+        <p className="jp-gpupanel-note">{trans.__('No notebook of this server holds a device.')}</p>
       )}
       {holders.length + orphans.length > 0 && (
         <table aria-live="off">
           <thead>
             <tr>
               <th scope="col">{trans.__('Notebook')}</th>
-              <th scope="col" className="jp-gpuprof-number">
+              <th scope="col" className="jp-gpupanel-number">
                 {trans.__('Memory')}
               </th>
             </tr>
@@ -41,10 +41,10 @@ export function Holders(): JSX.Element {
 function Rows(props: { id: string; head: React.ReactNode; held: Reading; children: React.ReactNode }): JSX.Element {
   const { trans } = useShared();
   return (
-    <tbody className="jp-gpuprof-holder" data-holder={props.id}>
+    <tbody className="jp-gpupanel-holder" data-holder={props.id}>
       <tr>
         <th scope="rowgroup">{props.head}</th>
-        <td className="jp-gpuprof-number">{bytes(props.held, trans)}</td>
+        <td className="jp-gpupanel-number">{bytes(props.held, trans)}</td>
       </tr>
       <tr>
         <td colSpan={2}>{props.children}</td>
@@ -61,7 +61,7 @@ function HolderRows({ holder }: { holder: IHolder }): JSX.Element {
   const link = (
     <button
       type="button"
-      className="jp-gpuprof-link"
+      className="jp-gpupanel-link"
       title={holder.path}
       onClick={() => void actions.openNotebook(holder.path)}
     >
@@ -70,20 +70,20 @@ function HolderRows({ holder }: { holder: IHolder }): JSX.Element {
   );
   return (
     <Rows id={holder.holder_id} head={holder.path ? link : name} held={holder.held_bytes}>
-      <div className="jp-gpuprof-state">
+      <div className="jp-gpupanel-state">
         {stateWords(holder.state, trans)} {idleWords(holder.idle_s, model.passed_s, trans)}
       </div>
       {kept > 0 && (
-        <div className="jp-gpuprof-state" title={holder.keep?.why}>
+        <div className="jp-gpupanel-state" title={holder.keep?.why}>
           {trans.__('kept for another %1', countdown(kept))}
         </div>
       )}
       {fate && (
-        <div className="jp-gpuprof-fate" title={holder.reaper.sentence}>
+        <div className="jp-gpupanel-fate" title={holder.reaper.sentence}>
           {fate}
         </div>
       )}
-      <div className="jp-gpuprof-buttons">
+      <div className="jp-gpupanel-buttons">
         <Act label={trans.__('Keep 1 h')} about={name} onClick={() => actions.keep(holder)} />
         <Act label={trans.__('Release now …')} about={name} onClick={() => actions.release(holder)} />
       </div>
@@ -98,16 +98,16 @@ function OrphanRows({ orphan }: { orphan: IOrphan }): JSX.Element {
   const fate = fateWords(orphan.reaper, model.passed_s, trans);
   return (
     <Rows id={orphan.orphan_id} head={<span title={orphan.path}>{name}</span>} held={orphan.held_bytes}>
-      <div className="jp-gpuprof-state">
+      <div className="jp-gpupanel-state">
         {trans.__('orphan: its kernel is gone')}{' '}
         {gone !== undefined && trans.__('for %1', duration(gone + model.passed_s, trans))}
       </div>
-      {fate && <div className="jp-gpuprof-fate">{fate}</div>}
-      <div className="jp-gpuprof-buttons">
+      {fate && <div className="jp-gpupanel-fate">{fate}</div>}
+      <div className="jp-gpupanel-buttons">
         {orphan.certain ? (
           <Act label={trans.__('End …')} about={name} onClick={() => actions.endOrphan(orphan)} />
         ) : (
-          <span className="jp-gpuprof-soft">{trans.__('not certainly ours, so it is not touched')}</span>
+          <span className="jp-gpupanel-soft">{trans.__('not certainly ours, so it is not touched')}</span>
         )}
       </div>
     </Rows>

@@ -13,7 +13,7 @@ export function Hours(): JSX.Element {
   return (
     <Section id="hours" title={trans.__('GPU-hours')}>
       {!hours ? (
-        <p className="jp-gpuprof-note">{hours === null ? trans.__('The ledger cannot be read. %1', model.status?.ledger.trouble ?? '') : trans.__('Asking the server …')}</p>
+        <p className="jp-gpupanel-note">{hours === null ? trans.__('The ledger cannot be read. %1', model.status?.ledger.trouble ?? '') : trans.__('Asking the server …')}</p>
       ) : (
         <>
           <Busy name={trans.__('Today')} total={hours.today.total} />
@@ -51,15 +51,15 @@ function Busy({ name, total }: { name: string; total: ILedgerGroup }): JSX.Eleme
   const { trans } = useShared();
   const words = trans.__('%1 of %2 GPU-hours busy', gpuHours(total.seconds.busy ?? 0), gpuHours(total.allocated_s));
   return (
-    <div className="jp-gpuprof-busy">
-      <div className="jp-gpuprof-line">
+    <div className="jp-gpupanel-busy">
+      <div className="jp-gpupanel-line">
         <span>{name}</span>
-        <span className="jp-gpuprof-number" title={why(total.busy_ratio)}>
+        <span className="jp-gpupanel-number" title={why(total.busy_ratio)}>
           {percent(total.busy_ratio, trans)}
         </span>
       </div>
       <Meter ratio={known(total.busy_ratio)} label={name} words={words} />
-      <span className="jp-gpuprof-soft">{words}</span>
+      <span className="jp-gpupanel-soft">{words}</span>
     </div>
   );
 }
@@ -72,11 +72,11 @@ function Rows(props: { head: string; ratio?: string; rows: string[][] }): JSX.El
         <tr>
           <th scope="col">{props.head}</th>
           {props.ratio && (
-            <th scope="col" className="jp-gpuprof-number">
+            <th scope="col" className="jp-gpupanel-number">
               {props.ratio}
             </th>
           )}
-          <th scope="col" className="jp-gpuprof-number">
+          <th scope="col" className="jp-gpupanel-number">
             {trans.__('GPU-hours')}
           </th>
         </tr>
@@ -85,8 +85,8 @@ function Rows(props: { head: string; ratio?: string; rows: string[][] }): JSX.El
         {props.rows.map(([name, ratio, hours], i) => (
           <tr key={i}>
             <th scope="row">{name}</th>
-            {props.ratio && <td className="jp-gpuprof-number">{ratio}</td>}
-            <td className="jp-gpuprof-number">{hours}</td>
+            {props.ratio && <td className="jp-gpupanel-number">{ratio}</td>}
+            <td className="jp-gpupanel-number">{hours}</td>
           </tr>
         ))}
       </tbody>

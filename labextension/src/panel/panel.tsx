@@ -19,13 +19,13 @@ export class GpuPanel extends Panel {
     super();
     const { trans } = _shared;
     this.id = PANEL_ID;
-    this.addClass('jp-gpuprof-panel');
+    this.addClass('jp-gpupanel-panel');
     this.title.icon = gpuIcon;
     this.title.caption = trans.__('GPU profiler');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU profiler'));
     const body = ReactWidget.create(<Body shared={_shared} />);
-    body.addClass('jp-gpuprof-scroll');
+    body.addClass('jp-gpupanel-scroll');
     this.addWidget(body);
   }
 
@@ -55,7 +55,7 @@ function Body({ shared }: { shared: IShared }): JSX.Element {
     <Shared.Provider value={shared}>
       <UseSignal signal={shared.model.changed}>
         {() => (
-          <div className="jp-gpuprof-body">
+          <div className="jp-gpupanel-body">
             <Header />
             <Trouble />
             <Devices />
@@ -74,9 +74,9 @@ function Header(): JSX.Element {
   const { model, trans } = useShared();
   const ask = trans.__('Ask the server now');
   return (
-    <header className="jp-gpuprof-header">
+    <header className="jp-gpupanel-header">
       {trans.__('GPU profiler')}
-      <button type="button" className="jp-gpuprof-icon" aria-label={ask} title={ask} onClick={() => void model.refresh()}>
+      <button type="button" className="jp-gpupanel-icon" aria-label={ask} title={ask} onClick={() => void model.refresh()}>
         <refreshIcon.react tag="span" width="16px" height="16px" />
       </button>
     </header>
@@ -95,7 +95,7 @@ function Trouble(): JSX.Element {
     failed: trans.__('The server answers with an error: %1', model.trouble?.message ?? '')
   };
   return (
-    <div role="status" className="jp-gpuprof-trouble">
+    <div role="status" className="jp-gpupanel-trouble">
       {model.trouble ? words[model.trouble.trouble] : ''}
     </div>
   );

@@ -11,27 +11,27 @@ export function Reaper(): JSX.Element {
   return (
     <Section id="reaper" title={trans.__('Reaper')}>
       {!answer ? (
-        <p className="jp-gpuprof-note">{trans.__('Asking the server …')}</p>
+        <p className="jp-gpupanel-note">{trans.__('Asking the server …')}</p>
       ) : (
         <>
-          <ul className="jp-gpuprof-plain">
+          <ul className="jp-gpupanel-plain">
             {policyWords(answer.reaper, trans).map(words => (
               <li key={words}>{words}</li>
             ))}
           </ul>
           {answer.warnings.map(words => (
-            <p key={words} className="jp-gpuprof-fate">
+            <p key={words} className="jp-gpupanel-fate">
               {words}
             </p>
           ))}
-          <p className="jp-gpuprof-note">
+          <p className="jp-gpupanel-note">
             {trans.__('Set by the server’s administrator:')} <code>c.GpuProfReaper</code> {trans.__('in')}{' '}
             <code>jupyter_server_config.py</code>
           </p>
         </>
       )}
       {model.audit && model.audit.length > 0 && (
-        <ul className="jp-gpuprof-list" aria-label={trans.__('Last actions')}>
+        <ul className="jp-gpupanel-list" aria-label={trans.__('Last actions')}>
           {model.audit.map(row => (
             <Row key={row.audit_id} row={row} />
           ))}
@@ -44,16 +44,16 @@ export function Reaper(): JSX.Element {
 function Row({ row }: { row: IAuditRow }): JSX.Element {
   return (
     <li>
-      <div className="jp-gpuprof-line">
+      <div className="jp-gpupanel-line">
         <span title={row.path}>
           {row.action} · {row.outcome}
           {row.path && ` · ${baseName(row.path)}`}
         </span>
-        <time className="jp-gpuprof-soft" dateTime={row.at}>
+        <time className="jp-gpupanel-soft" dateTime={row.at}>
           {new Date(row.at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })}
         </time>
       </div>
-      <div className="jp-gpuprof-soft">{row.sentence}</div>
+      <div className="jp-gpupanel-soft">{row.sentence}</div>
     </li>
   );
 }

@@ -20,13 +20,13 @@ export function ThisNotebook(): JSX.Element | null {
   return (
     <Section id="notebook" title={trans.__('This notebook')} note={baseName(runs.path)}>
       {!last && (
-        <p className="jp-gpuprof-note">
+        <p className="jp-gpupanel-note">
           {trans.__('No run yet. Put %1 on top of a training cell.', '%%gpuprof')}
         </p>
       )}
       {run && <Card run={run} />}
       {last && runs.absent && (
-        <p className="jp-gpuprof-note">
+        <p className="jp-gpupanel-note">
           {trans.__('%1: %2. This server does not have the rest of the run.', last.name, labelWords(last.label, trans))}
         </p>
       )}
@@ -59,25 +59,25 @@ function Card({ run }: { run: IRun }): JSX.Element {
   const { trans } = useShared();
   const measured = parts(run.shares);
   return (
-    <article className="jp-gpuprof-card" aria-label={trans.__('Verdict of %1', run.name)}>
+    <article className="jp-gpupanel-card" aria-label={trans.__('Verdict of %1', run.name)}>
       <h3>
         {labelWords(run.verdict.label, trans)}
-        {run.device.simulated && <span className="jp-gpuprof-soft"> {trans.__('simulated device')}</span>}
+        {run.device.simulated && <span className="jp-gpupanel-soft"> {trans.__('simulated device')}</span>}
       </h3>
       <p>{run.verdict.sentence}</p>
       {run.verdict.doubts.map(doubt => (
-        <p key={doubt} className="jp-gpuprof-note">
+        <p key={doubt} className="jp-gpupanel-note">
           {doubt}
         </p>
       ))}
       {measured.length > 0 && (
         <>
-          <div className="jp-gpuprof-parts" aria-hidden="true">
+          <div className="jp-gpupanel-parts" aria-hidden="true">
             {measured.map(part => (
               <div key={part.key} data-part={part.key} style={{ flexGrow: part.share }} />
             ))}
           </div>
-          <ul className="jp-gpuprof-legend" aria-label={trans.__('Parts of the step')}>
+          <ul className="jp-gpupanel-legend" aria-label={trans.__('Parts of the step')}>
             {measured.map(part => (
               <li key={part.key}>
                 <i data-part={part.key} aria-hidden="true" />
@@ -88,7 +88,7 @@ function Card({ run }: { run: IRun }): JSX.Element {
         </>
       )}
       {run.remedies.length > 0 && (
-        <ol className="jp-gpuprof-remedies" aria-label={trans.__('Remedies')}>
+        <ol className="jp-gpupanel-remedies" aria-label={trans.__('Remedies')}>
           {run.remedies.slice(0, TOP).map(remedy => (
             <Remedy key={remedy.id} remedy={remedy} now={run.steps.mean_s} />
           ))}
@@ -109,12 +109,12 @@ function Remedy({ remedy, now }: { remedy: IRemedy; now: IRun['steps']['mean_s']
     <li>
       <span title={remedy.how}>{remedy.title}</span>
       {known(remedy.predicted_step_s) !== undefined && (
-        <div className="jp-gpuprof-soft">
+        <div className="jp-gpupanel-soft">
           {trans.__('step %1 → %2, predicted', stepTime(now, trans), stepTime(remedy.predicted_step_s, trans))}
         </div>
       )}
       {line && (
-        <div className="jp-gpuprof-buttons">
+        <div className="jp-gpupanel-buttons">
           <code>{line}</code>
           <Act label={trans.__('Copy')} about={line} onClick={copy} />
         </div>
@@ -132,14 +132,14 @@ function Curve({ scaling }: { scaling: IScalingMark }): JSX.Element {
   const top = Math.max(...points.map(p => p.throughput), first ? (first.throughput / first.count) * most : 1);
   const at = (count: number, value: number) => `${(4 + (92 * count) / most).toFixed(1)} ${(58 - (54 * value) / top).toFixed(1)}`;
   return (
-    <figure className="jp-gpuprof-curve">
+    <figure className="jp-gpupanel-curve">
       <figcaption>
         {trans.__('Scaling: %1', scaling.label)}
-        {scaling.simulated && <span className="jp-gpuprof-soft"> {trans.__('simulated device')}</span>}
+        {scaling.simulated && <span className="jp-gpupanel-soft"> {trans.__('simulated device')}</span>}
         <p>{scaling.sentence}</p>
       </figcaption>
       <svg viewBox="0 0 100 62" aria-hidden="true">
-        {first && <path className="jp-gpuprof-ideal" d={`M${at(0, 0)}L${at(most, (first.throughput / first.count) * most)}`} />}
+        {first && <path className="jp-gpupanel-ideal" d={`M${at(0, 0)}L${at(most, (first.throughput / first.count) * most)}`} />}
         <path d={points.map((p, i) => `${i ? 'L' : 'M'}${at(p.count, p.throughput)}`).join('')} />
         {points.map(p => {
           const [x, y] = at(p.count, p.throughput).split(' ');
@@ -150,7 +150,7 @@ function Curve({ scaling }: { scaling: IScalingMark }): JSX.Element {
         <thead>
           <tr>
             <th scope="col">{trans.__('Devices')}</th>
-            <th scope="col" className="jp-gpuprof-number">
+            <th scope="col" className="jp-gpupanel-number">
               {trans.__('Samples/s')}
             </th>
           </tr>
@@ -159,7 +159,7 @@ function Curve({ scaling }: { scaling: IScalingMark }): JSX.Element {
           {points.map(p => (
             <tr key={p.count}>
               <th scope="row">{p.count}</th>
-              <td className="jp-gpuprof-number">{p.throughput.toPrecision(3)}</td>
+              <td className="jp-gpupanel-number">{p.throughput.toPrecision(3)}</td>
             </tr>
           ))}
         </tbody>

@@ -1,0 +1,331 @@
+"""Replays recorded jobs under a policy: a heap of events, and one look at the queue after each moment.
+
+At one moment, what ends comes first, then what is handed over, then what is submitted, then the queue.
+
+* The line is by priority, then by submission; waiting for `aging_s` is worth one priority, which makes the
+  place in the line (``submitted - aging_s * priority``) fixed, and nobody can be passed for ever.
+* A team's stable GPUs up to its guarantee are *claimed*: they come out of free ones, or else of borrowed
+  ones. Beyond it they are *borrowed*, if they are free and the limit allows it. Claims go before loans.
+* Who must give way: others' loans first, the lowest priority first, the newest first, and afterwards those
+  are spared, last chosen first, without whom it fits too (Kueue's order). A higher priority also goes over
+  lower ones of its own team, within its guarantee.
+* What a claim will be given is set aside at once: a claim once made is served within `Reclaim.bound_s`.
+* With "fifo" a team's next in line blocks those behind it, and a loan that waits for GPUs blocks all others;
+  with "skip" whoever fits goes; with "backfill" whoever fits and, by the time limits, does not delay the
+  first who waits for GPUs, or the first of its own team who waits for quota.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from jupyter_gpuprof.planning.backfill import Expected, Reservation
+from jupyter_gpuprof.planning.fleetnodes import Nodes, Places, choose
+from jupyter_gpuprof.planning.fleetstate import Claim, Placed, Played, Waiting
+from jupyter_gpuprof.planning.fleetvictims import victims_for
+from jupyter_gpuprof.planning.workload import Work
+from jupyter_gpuprof.records.fleetpolicy import FleetPolicy, PriorityClass, Team
+
+_END, _HAND_OVER, _NOTICE, _GONE = range(4)
+_NO_TEAM, _NO_CLASS = Team(), PriorityClass()
+
+#: The first of a bucket: its place in the line, and the bucket.
+_Next = tuple[tuple[float, float, int], tuple[object, ...]]
+
+
+def replay(works: Sequence[Work], policy: FleetPolicy, *, seed: int = 0) -> Played:
+    """Place all jobs.
+
+    Args:
+        works: by their submission; none asks for more than the pool has.
+        policy: how the pool is shared, with ``gang``; see ``planning.gangless`` for without.
+        seed: of the interruptions of spot capacity.
+    """
+    return _Replay(works, policy, seed).run()
+
+
+#: What is to be looked at: all of the queue, or only those buckets.
+_Only = list[tuple[object, ...]] | None
+
+
+class _Replay:
+    def __init__(self, works: Sequence[Work], policy: FleetPolicy, seed: int) -> None:
+        self.works, self.policy, self.seed = works, policy, seed
+        self.stable = Nodes(policy.nodes or (policy.gpus,))
+        self.spot = Nodes((policy.spot.gpus,))
+        self.teams, self.classes = dict(policy.teams), dict(policy.classes)
+        self.lowest = min((kind.priority for _, kind in policy.classes), default=0)
+        self.lowest = min(self.lowest, _NO_CLASS.priority)
+        self.guarantees = {name: team.guarantee for name, team in policy.teams}
+        self.usage: defaultdict[str, int] = defaultdict(int)
+        self.running: defaultdict[str, dict[int, Placed]] = defaultdict(dict)
+        self.queues: dict[tuple[object, ...], list[tuple[tuple[float, float, int], Waiting]]] = {}
+        self.expected = Expected() if policy.line == "backfill" else None
+        self.events: list[tuple[float, int, int, Placed | Claim]] = []
+        self.number = 0
+        self.now = 0.0
+        never = [math.nan] * len(works)
+        self.played = Played(never, never[:], never[:], [0] * len(works))
+
+    def run(self) -> Played:
+        works, coming = self.works, 0
+        while self.events or coming < len(works):
+            self.now = self.events[0][0] if self.events else math.inf
+            if coming < len(works):
+                self.now = min(self.now, works[coming].submit_s)
+            only: _Only = []
+            while self.events and self.events[0][0] <= self.now:
+                _, kind, _, what = heapq.heappop(self.events)
+                if self._happen(kind, what):
+                    only = None
+            while coming < len(works) and works[coming].submit_s <= self.now:
+                job = self._arrive(coming, works[coming])
+                coming += 1
+                if job is not None:
+                    bucket = self._queue(job)
+                    if only is not None:
+                        only.append(bucket)
+            # With "skip", nobody else can start when nothing but arrivals happened.
+            if only is None or (only and self.policy.line != "skip"):
+                self._look(list(self.queues))
+            elif only:
+                self._look(only)
+        return self.played
+
+    def _happen(self, kind: int, what: Placed | Claim) -> bool:
+        """One event; whether GPUs came free, or somebody came back into the line."""
+        if isinstance(what, Claim):
+            gone = list(what.victims)
+            for placed in gone:
+                self._stop(placed, what.decided_s + self.policy.reclaim.signal_s, self.policy.reclaim.grace_s)
+            return bool(gone)
+        if kind == _NOTICE:
+            what.end_s = math.inf
+            self._push(self.now + self.policy.spot.notice_s, _GONE, what)
+            return False
+        if kind == _GONE:
+            self.played.interruptions += 1
+            self._stop(what, self.now - self.policy.spot.notice_s, self.policy.spot.notice_s)
+            return True
+        if what.end_s != self.now:  # it was stopped, or will be
+            return False
+        what.end_s = -math.inf
+        job, played = what.job, self.played
+        played.end_s[job.index], played.wait_s[job.index] = self.now, job.waited_s
+        played.overhead_s += self._resume_s(job) * what.gpus
+        self._free(what)
+        return True
+
+    def _arrive(self, index: int, work: Work) -> Waiting | None:
+        """The job as it comes; None if no GPUs could ever be its own."""
+        kind = self.classes.get(work.priority_class, _NO_CLASS)
+        needs = self.stable.needs(work.gpus, work.nodes)
+        team = self.teams.get(work.team, _NO_TEAM)
+        most = math.inf if team.borrow is None else team.guarantee + team.borrow
+        on_stable = work.gpus <= most and choose(self.policy.nodes or (self.policy.gpus,), needs)
+        if not on_stable and not (kind.preemptible and work.gpus <= self.policy.spot.gpus):
+            return None
+        aging_s = self.policy.aging_s
+        key = (float(-kind.priority), work.submit_s, index)
+        if math.isfinite(aging_s):
+            key = (work.submit_s - aging_s * kind.priority, 0.0, index)
+        return Waiting(index, work, needs, kind.priority, kind.preemptible, key, work.run_s, work.submit_s)
+
+    def _queue(self, job: Waiting) -> tuple[object, ...]:
+        """Into the line; jobs that fit or do not fit alike stand in one bucket."""
+        work = job.work
+        bucket: tuple[object, ...] = (work.team,)
+        if self.policy.line != "fifo":
+            bucket = (work.team, job.needs, job.priority, job.preemptible)
+        if self.policy.line == "backfill":
+            bucket += (work.limit_s,)
+        heapq.heappush(self.queues.setdefault(bucket, []), (job.key, job))
+        return bucket
+
+    def _look(self, buckets: Iterable[tuple[object, ...]]) -> None:
+        """Claims first, then loans, each in the order of the line."""
+        line = [(self.queues[bucket][0][0], bucket) for bucket in set(buckets)]
+        heapq.heapify(line)
+        passed: set[str] = set()
+
+        def claim(job: Waiting) -> bool:
+            if job.work.team in passed:
+                return False
+            started = self._claim(job)
+            if not started and self.expected is not None:
+                passed.add(job.work.team)
+            return started
+
+        loans = self._go_through(line, claim)
+        if loans:
+            self._go_through(loans, _Loans(self).lend)
+
+    def _go_through(self, line: list[_Next], start: Callable[[Waiting], bool | None]) -> list[_Next]:
+        """Start whom `start` can, in order; the others. None from it ends the matter."""
+        left: list[_Next] = []
+        while line:
+            key, bucket = heapq.heappop(line)
+            queue = self.queues[bucket]
+            started = start(queue[0][1])
+            if started is None:
+                break
+            if not started:
+                left.append((key, bucket))
+                continue
+            heapq.heappop(queue)
+            if queue:
+                heapq.heappush(line, (queue[0][0], bucket))
+            else:
+                del self.queues[bucket]
+        return left
+
+    def _claim(self, job: Waiting) -> bool:
+        """Start it within its team's guarantee, at once or after others gave way."""
+        team, gpus = job.work.team, job.work.gpus
+        guarantee = self.guarantees.get(team, 0)
+        if gpus > guarantee:
+            return False
+        if self.usage[team] + gpus > guarantee:
+            if job.priority <= self.lowest or not any(
+                placed.job.priority < job.priority for placed in self.running[team].values()
+            ):
+                return False
+        elif self.stable.fits(job.needs):
+            self.usage[team] += gpus
+            self._place(job, self.stable.take(job.needs))
+            return True
+        elif not any(used > self.guarantees.get(other, 0) for other, used in self.usage.items()):
+            return False
+        victims = victims_for(job, self.stable.free, self.usage, self.guarantees, self.running)
+        if not victims:
+            return False
+        self._set_aside(job, victims)
+        return True
+
+    def _set_aside(self, job: Waiting, victims: list[Placed]) -> None:
+        room = list(self.stable.free)
+        for placed in victims:
+            for node, gpus in placed.places:
+                room[node] += gpus
+        places = choose(room, job.needs)
+        assert places is not None
+        now = [(node, min(gpus, self.stable.free[node])) for node, gpus in places]
+        self.stable.add(now, -1)
+        due = {node: gpus - taken for (node, gpus), (_, taken) in zip(places, now, strict=True)}
+        given = sum(taken for _, taken in now)
+        claim = Claim(job, places, self.now, due, victims, (given, given * self.now))
+        self.usage[job.work.team] += job.work.gpus
+        for placed in victims:
+            placed.claim = claim
+            self.usage[placed.job.work.team] -= placed.gpus
+            del self.running[placed.job.work.team][placed.job.index]
+            if placed.end_s > self.now + self.policy.reclaim.signal_s:
+                placed.end_s = math.inf
+        self._push(self.now + self.policy.reclaim.release_s, _HAND_OVER, claim)
+        if self.expected is not None:
+            self.expected.set_aside(claim, self.policy.reclaim.release_s)
+
+    def _place(self, job: Waiting, places: Places, *, is_spot: bool = False) -> None:
+        job.waited_s += self.now - job.since_s
+        job.attempts += 1
+        if job.attempts == 1:
+            self.played.start_s[job.index] = self.now
+        placed = Placed(job, places, is_spot, self.now, self.now + job.left_s + self._resume_s(job))
+        self._push(placed.end_s, _END, placed)
+        if not is_spot:
+            self.running[job.work.team][job.index] = placed
+            if self.expected is not None:
+                self.expected.add(placed)
+        elif math.isfinite(self.policy.spot.between_s):
+            draw = random.Random(f"{self.seed} {job.index} {job.attempts}")
+            at_s = self.now + math.ceil(draw.expovariate(1 / self.policy.spot.between_s))
+            if at_s < placed.end_s:
+                self._push(at_s, _NOTICE, placed)
+
+    def _resume_s(self, job: Waiting) -> float:
+        return self.policy.checkpoint.resume_s if job.attempts > 1 else 0.0
+
+    def _stop(self, placed: Placed, signal_s: float, warning_s: float) -> None:
+        """End it before its time: what is kept, what is lost, and back into the line."""
+        job, played, checkpoint = placed.job, self.played, self.policy.checkpoint
+        worked_s = max(signal_s - placed.start_s - self._resume_s(job), 0.0)
+        kept_s = min(checkpoint.kept_s(worked_s, warning_s), worked_s)
+        job.left_s -= kept_s
+        played.lost_s += (worked_s - kept_s) * placed.gpus
+        played.overhead_s += (self.now - placed.start_s - worked_s) * placed.gpus
+        played.preempted[job.index] += 1
+        placed.end_s = -math.inf
+        self._free(placed)
+        job.since_s = self.now
+        self._queue(job)
+
+    def _free(self, placed: Placed) -> None:
+        """Its GPUs go to the claim that it gives way to, or back into the pool."""
+        held_s = (self.now - placed.start_s) * placed.gpus
+        self.played.held_s += held_s
+        if placed.is_spot:
+            self.played.spot_s += held_s
+            self.spot.add(placed.places)
+            return
+        if self.expected is not None:
+            self.expected.remove(placed)
+        claim = placed.claim
+        if claim is None:
+            team = placed.job.work.team
+            self.usage[team] -= placed.gpus
+            del self.running[team][placed.job.index]
+            self.stable.add(placed.places)
+            return
+        for node, gpus in placed.places:
+            given = min(gpus, claim.due.get(node, 0))
+            if given:
+                claim.due[node] -= given
+                claim.given = (claim.given[0] + given, claim.given[1] + given * self.now)
+            self.stable.add([(node, gpus - given)])
+        claim.victims.remove(placed)
+        if not claim.victims:
+            self.played.idle_claimed_s += claim.given[0] * self.now - claim.given[1]
+            self.played.claims_s.append(self.now + self.policy.reclaim.start_s - claim.decided_s)
+            if self.expected is not None:
+                self.expected.remove(claim)
+            self._place(claim.job, claim.places)
+
+    def _push(self, at_s: float, kind: int, what: Placed | Claim) -> None:
+        self.number += 1
+        heapq.heappush(self.events, (at_s, kind, self.number, what))
+
+
+class _Loans:
+    """One look at who may have GPUs beyond its guarantee, with what is reserved meanwhile."""
+
+    def __init__(self, replay: _Replay) -> None:
+        self.replay = replay
+        self.first: Reservation | None = None
+        self.by_team: dict[str, Reservation] = {}
+
+    def lend(self, job: Waiting) -> bool | None:
+        """Start it if it may; None if nobody behind it may."""
+        replay, gpus, name = self.replay, job.work.gpus, job.work.team
+        if job.preemptible and gpus <= replay.spot.total_free:
+            replay._place(job, replay.spot.take((gpus,)), is_spot=True)
+            return True
+        team = replay.teams.get(name, _NO_TEAM)
+        left = math.inf if team.borrow is None else team.guarantee + team.borrow - replay.usage[name]
+        if gpus > left:
+            if replay.expected is not None and name not in self.by_team:
+                self.by_team[name] = replay.expected.reserve((gpus,), [int(left)], replay.now, name)
+            return False
+        waits = [r for r in (self.first, self.by_team.get(name)) if r is not None]
+        if replay.stable.fits(job.needs) and all(r.allows(job, replay.now) for r in waits):
+            replay.usage[name] += gpus
+            replay._place(job, replay.stable.take(job.needs))
+            return True
+        if replay.policy.line == "fifo":
+            return None
+        if replay.expected is not None and self.first is None:
+            self.first = replay.expected.reserve(job.needs, replay.stable.free, replay.now)
+        return False
