@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.session.trial import RerunProgress
 
 
-#: Records that are shown as their reports: their modules, those of their painters, and what these are called. Loading the extension imports none of them.
+#: Records that are shown as their reports: their module, the modules of their painters, and what these are
+#: called there. Loading the extension imports none of them.
 _SHOWN = {
     "Run": ("run", "text", "html", "run"),
     "Trial": ("trial", "trial_text", "trial_html", "trial"),

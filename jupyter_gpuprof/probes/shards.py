@@ -42,7 +42,7 @@ class Shards:
             original(loader, *args, **kwargs)
             shards.divide(loader)
 
-        DataLoader.__init__ = __init__  # type: ignore[method-assign]
+        DataLoader.__init__ = __init__  # type: ignore[method-assign,assignment]
 
     def divide(self, loader: Any) -> None:
         """Let a loader read this rank's part of the data.
