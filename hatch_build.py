@@ -63,9 +63,9 @@ class PanelHook(BuildHookInterface):  # type: ignore[type-arg]
             if version == "editable":
                 return
             build()
-        if (ROOT / OUTPUT / "build_log.json").exists():
-            if version != "editable":  # it names folders of this machine
-                raise RuntimeError("This panel was built for development: run `make panel` before.")
+        if version != "editable" and (ROOT / OUTPUT / "build_log.json").exists():
+            # It is ten times as large, and its log names folders of this machine.
+            raise RuntimeError("This panel was built for development: run `make panel` before.")
         if self.target_name == "wheel":
             build_data["shared_data"][OUTPUT] = SHARE
             build_data["shared_data"]["labextension/install.json"] = f"{SHARE}/install.json"

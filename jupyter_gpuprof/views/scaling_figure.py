@@ -129,11 +129,11 @@ def _filled(script: str, scaling: Scaling, **values: object) -> str:
 def _plot(scaling: Scaling, sources: dict[str, Any]) -> Any:
     from bokeh.core.properties import value
     from bokeh.models import DataRange1d, HoverTool
-    from bokeh.models.annotations import Title, Whisker
+    from bokeh.models.annotations import Whisker
     from bokeh.plotting import figure
 
     plot: Any = figure(
-        title=picture_title(scaling),
+        title="\n".join([picture_title(scaling), *banners(scaling)]),
         x_axis_type="log",
         y_axis_type="log",
         x_range=DataRange1d(range_padding=0.12),
@@ -169,10 +169,6 @@ def _plot(scaling: Scaling, sources: dict[str, Any]) -> Any:
             text_font=value(_FONT), text_font_size="12px", text_color=_SOFT,
         )  # fmt: skip
     plot.add_tools(HoverTool(renderers=dots, tooltips="@told"))
-    for words in banners(scaling):
-        plot.add_layout(
-            Title(text=words, text_font=_FONT, text_font_style="normal", text_color=_SOFT), "above"
-        )
     _dress(plot)
     return plot
 

@@ -45,7 +45,7 @@ def lab_config(folder: Path, *extensions: str) -> str:
     (settings / "notification.jupyterlab-settings").write_text(
         '{"fetchNews": "false", "checkForUpdates": false}'
     )
-    enabled = {name: True for name in ("jupyterlab", *extensions)}
+    enabled = dict.fromkeys(("jupyterlab", *extensions), True)
     return "\n".join(
         [
             f"c.ServerApp.jpserver_extensions = {enabled!r}",

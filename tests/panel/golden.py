@@ -122,8 +122,8 @@ def sighting() -> Sighting:
         "4711-1700000100",
         OrphanFacts("dead0000-0000-4000-8000-000000000009", "work/crashed.ipynb", process, process, 1000,
                     NOW_S - 760.0, _work(8 * GIB, 3.0)),
-        _decision("pid 4711", "none", "idle", "orphans are only reported", "Orphans are only reported.", 760.0,
-                  none, "none"),
+        _decision("pid 4711", "none", "idle", "orphans are only reported", "Orphans are only reported.",
+                  760.0, none, "none"),
         ((UUIDS[1], 8 * GIB),),
     )  # fmt: skip
     rest = Unattributed(UUIDS[2], int(1.5 * GIB), (UnattributedProcess(99, no, "of another user"),))
