@@ -29,9 +29,8 @@ BUILT = ROOT / "jupyter_gpuprof" / "labextension"
 def download() -> None:
     files = list((BUILT / "static").glob("*.js"))
     raw = [path.read_bytes() for path in files]
-    print(
-        f"download: {sum(map(len, raw)) / 1e3:.1f} kB, gzip {sum(len(gzip.compress(r)) for r in raw) / 1e3:.1f} kB"
-    )
+    packed = sum(len(gzip.compress(script)) for script in raw)
+    print(f"download: {sum(map(len, raw)) / 1e3:.1f} kB, gzip {packed / 1e3:.1f} kB")
 
 
 def poll() -> None:
@@ -89,8 +88,8 @@ def starts(count: int) -> None:
     medians = {key: statistics.median(values) for key, values in times.items()}
     more_s = medians["with"] - medians["without"]
     print(
-        f"start of JupyterLab: {1e3 * medians['without']:.0f} ms without, {1e3 * medians['with']:.0f} ms with "
-        f"the panel ({1e3 * more_s:+.0f} ms; medians of {count})"
+        f"start of JupyterLab: {1e3 * medians['without']:.0f} ms without, {1e3 * medians['with']:.0f} ms "
+        f"with the panel ({1e3 * more_s:+.0f} ms; medians of {count})"
     )
 
 

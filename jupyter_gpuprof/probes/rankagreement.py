@@ -51,6 +51,10 @@ class Ranks:
         self._asked = work, value
         return before
 
+    def forget(self) -> None:
+        """Let no flag be on its way; called by all ranks at the same step."""
+        self._wait()
+
     def same(self, value: Any) -> Any:
         """What rank 0 has, on all ranks."""
         if self.world == 1:

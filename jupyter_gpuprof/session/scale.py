@@ -104,6 +104,7 @@ class Scale:
             mode=options.mode,
             raw=raw,
             device_kind=kind,
+            device_module=machine.device_module(),
             script=tuple(script),
         )
         self._started_at, self._started_s = clock.utc_now(), clock.now_s()
