@@ -269,12 +269,14 @@ class _Cell:
 
     def finish(self) -> Run | None:
         """Show and write the report; a failure of ours is one line, the cell's own result stays."""
+        from jupyter_gpuprof.views.marks import run_mark
+
         try:
             run = self.session.finish()
             if self._line is not None:
                 self._line.finish(f"gpuprof: {run.steps.counted} steps, {run.verdict.label}")
             if not self._args.quiet:
-                display(output.bundle_of(run), raw=True)
+                display(output.bundle_of(run), metadata=run_mark(run), raw=True)
             output.write_outputs(run, self._args)
             return run
         except Exception as error:

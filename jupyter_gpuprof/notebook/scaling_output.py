@@ -54,6 +54,8 @@ class ScalingDisplay(UpdatedLine):
 
     def end(self, scaling: Scaling) -> None:
         """Leave the finished curve, or what there is of it."""
+        from jupyter_gpuprof.views.marks import scaling_mark
+
         if not self._in_kernel:
             from jupyter_gpuprof.views.scaling_text import scaling_text
 
@@ -63,7 +65,7 @@ class ScalingDisplay(UpdatedLine):
         if self._report is None:
             self._begin(scaling, None, clock.now_s())
         self._settle(scaling, None)
-        self._report.update(_report_bundle(scaling, None), raw=True)
+        self._report.update(_report_bundle(scaling, None), raw=True, metadata=scaling_mark(scaling))
 
     def _begin(self, scaling: Scaling, progress: ScalingProgress | None, now_s: float) -> None:
         from IPython.display import display

@@ -27,15 +27,16 @@ class Reservation:
     spare: int
 
     def allows(self, job: Waiting, now_s: float) -> bool:
-        """Whether the job may go before, and if it stays longer, what it uses up of what is spare."""
-        if math.isinf(self.at_s):
-            return False
-        if now_s + job.work.limit_s <= self.at_s:
-            return True
-        if job.work.gpus > self.spare:
-            return False
-        self.spare -= job.work.gpus
-        return True
+        """Whether the job may go before."""
+        return math.isfinite(self.at_s) and (self._is_short(job, now_s) or job.work.gpus <= self.spare)
+
+    def let_by(self, job: Waiting, now_s: float) -> None:
+        """It goes before; if it stays longer, it uses up of what is spare."""
+        if not self._is_short(job, now_s):
+            self.spare -= job.work.gpus
+
+    def _is_short(self, job: Waiting, now_s: float) -> bool:
+        return now_s + job.work.limit_s <= self.at_s
 
 
 class Expected:
@@ -72,9 +73,9 @@ class Expected:
             free: GPUs by machine, or with `team` what is left of its quota.
             team: only its jobs count, as quota.
         """
-        room = list(free)
+        room, fits_at_s = list(free), math.inf
         for at_s, _, what in self._order:
-            if math.isinf(at_s):
+            if at_s > fits_at_s or math.isinf(at_s):
                 break
             if team is not None:
                 room[0] += what.job.work.gpus if what.job.work.team == team else 0
@@ -82,8 +83,10 @@ class Expected:
                 for node, gpus in what.places:
                     room[node] += gpus
             if choose(room, needs):
-                return Reservation(max(at_s, now_s), room[0] - needs[0] if len(room) == 1 else 0)
-        return Reservation(math.inf, 0)
+                fits_at_s = at_s
+        if math.isinf(fits_at_s):
+            return Reservation(math.inf, 0)
+        return Reservation(max(fits_at_s, now_s), room[0] - needs[0] if len(room) == 1 else 0)
 
     def _insert(self, what: Placed | Claim, at_s: float) -> None:
         self._number += 1

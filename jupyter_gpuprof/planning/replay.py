@@ -22,6 +22,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from jupyter_gpuprof.planning.backfill import Expected, Reservation
 from jupyter_gpuprof.planning.fleetnodes import Nodes, Places, choose
@@ -33,8 +34,10 @@ from jupyter_gpuprof.records.fleetpolicy import FleetPolicy, PriorityClass, Team
 _END, _HAND_OVER, _NOTICE, _GONE = range(4)
 _NO_TEAM, _NO_CLASS = Team(), PriorityClass()
 
+#: Jobs that fit or do not fit alike.
+_Bucket = tuple[object, ...]
 #: The first of a bucket: its place in the line, and the bucket.
-_Next = tuple[tuple[float, float, int], tuple[object, ...]]
+_Next = tuple[tuple[float, float, int], _Bucket]
 
 
 def replay(works: Sequence[Work], policy: FleetPolicy, *, seed: int = 0) -> Played:
@@ -49,7 +52,7 @@ def replay(works: Sequence[Work], policy: FleetPolicy, *, seed: int = 0) -> Play
 
 
 #: What is to be looked at: all of the queue, or only those buckets.
-_Only = list[tuple[object, ...]] | None
+_Only = list[_Bucket] | None
 
 
 class _Replay:
@@ -63,10 +66,10 @@ class _Replay:
         self.guarantees = {name: team.guarantee for name, team in policy.teams}
         self.usage: defaultdict[str, int] = defaultdict(int)
         self.running: defaultdict[str, dict[int, Placed]] = defaultdict(dict)
-        self.queues: dict[tuple[object, ...], list[tuple[tuple[float, float, int], Waiting]]] = {}
+        self.queues: dict[_Bucket, list[tuple[tuple[float, float, int], Waiting]]] = {}
         self.expected = Expected() if policy.line == "backfill" else None
         self.events: list[tuple[float, int, int, Placed | Claim]] = []
-        self.number = 0
+        self.number = self.claims_made = 0
         self.now = 0.0
         never = [math.nan] * len(works)
         self.played = Played(never, never[:], never[:], [0] * len(works))
@@ -135,10 +138,10 @@ class _Replay:
             key = (work.submit_s - aging_s * kind.priority, 0.0, index)
         return Waiting(index, work, needs, kind.priority, kind.preemptible, key, work.run_s, work.submit_s)
 
-    def _queue(self, job: Waiting) -> tuple[object, ...]:
+    def _queue(self, job: Waiting) -> _Bucket:
         """Into the line; jobs that fit or do not fit alike stand in one bucket."""
         work = job.work
-        bucket: tuple[object, ...] = (work.team,)
+        bucket: _Bucket = (work.team,)
         if self.policy.line != "fifo":
             bucket = (work.team, job.needs, job.priority, job.preemptible)
         if self.policy.line == "backfill":
@@ -146,23 +149,28 @@ class _Replay:
         heapq.heappush(self.queues.setdefault(bucket, []), (job.key, job))
         return bucket
 
-    def _look(self, buckets: Iterable[tuple[object, ...]]) -> None:
+    def _look(self, buckets: Iterable[_Bucket]) -> None:
         """Claims first, then loans, each in the order of the line."""
-        line = [(self.queues[bucket][0][0], bucket) for bucket in set(buckets)]
-        heapq.heapify(line)
-        passed: set[str] = set()
+        while True:
+            line = [(self.queues[bucket][0][0], bucket) for bucket in set(buckets)]
+            heapq.heapify(line)
+            made = self.claims_made
+            passed: set[str] = set()
+            line = self._go_through(line, partial(self._claim_in_line, passed))
+            if self.claims_made == made:
+                break
+            buckets = list(self.queues)  # who lends less now may have a claim in turn
+        if line:
+            self._go_through(line, _Loans(self).lend)
 
-        def claim(job: Waiting) -> bool:
-            if job.work.team in passed:
-                return False
-            started = self._claim(job)
-            if not started and self.expected is not None:
-                passed.add(job.work.team)
-            return started
-
-        loans = self._go_through(line, claim)
-        if loans:
-            self._go_through(loans, _Loans(self).lend)
+    def _claim_in_line(self, passed: set[str], job: Waiting) -> bool:
+        """With "backfill", nobody claims what the next in line of its team waits for."""
+        if job.work.team in passed:
+            return False
+        started = self._claim(job)
+        if not started and self.expected is not None:
+            passed.add(job.work.team)
+        return started
 
     def _go_through(self, line: list[_Next], start: Callable[[Waiting], bool | None]) -> list[_Next]:
         """Start whom `start` can, in order; the others. None from it ends the matter."""
@@ -189,16 +197,19 @@ class _Replay:
         guarantee = self.guarantees.get(team, 0)
         if gpus > guarantee:
             return False
-        if self.usage[team] + gpus > guarantee:
-            if job.priority <= self.lowest or not any(
-                placed.job.priority < job.priority for placed in self.running[team].values()
-            ):
-                return False
-        elif self.stable.fits(job.needs):
+        is_within = self.usage[team] + gpus <= guarantee
+        if is_within and self.stable.fits(job.needs):
             self.usage[team] += gpus
             self._place(job, self.stable.take(job.needs))
             return True
-        elif not any(used > self.guarantees.get(other, 0) for other, used in self.usage.items()):
+        # Asked often, answered in short: with no lower priority of its own, and no loans, nobody yields.
+        is_above = job.priority > self.lowest and any(
+            placed.job.priority < job.priority for placed in self.running[team].values()
+        )
+        is_lent = is_within and any(
+            used > self.guarantees.get(other, 0) for other, used in self.usage.items()
+        )
+        if not (is_above or is_lent):
             return False
         victims = victims_for(job, self.stable.free, self.usage, self.guarantees, self.running)
         if not victims:
@@ -213,6 +224,7 @@ class _Replay:
                 room[node] += gpus
         places = choose(room, job.needs)
         assert places is not None
+        self.claims_made += 1
         now = [(node, min(gpus, self.stable.free[node])) for node, gpus in places]
         self.stable.add(now, -1)
         due = {node: gpus - taken for (node, gpus), (_, taken) in zip(places, now, strict=True)}
@@ -321,6 +333,8 @@ class _Loans:
             return False
         waits = [r for r in (self.first, self.by_team.get(name)) if r is not None]
         if replay.stable.fits(job.needs) and all(r.allows(job, replay.now) for r in waits):
+            for reservation in waits:
+                reservation.let_by(job, replay.now)
             replay.usage[name] += gpus
             replay._place(job, replay.stable.take(job.needs))
             return True

@@ -18,6 +18,7 @@ class Work:
     Args:
         run_s: how long it works with all its GPUs.
         limit_s: its time limit, infinite if it has none.
+        start_s: when it started by the records.
     """
 
     job_id: str
@@ -28,6 +29,7 @@ class Work:
     nodes: int
     run_s: float
     limit_s: float = math.inf
+    start_s: float = math.nan
 
 
 def workload(jobs: Iterable[Job], policy: FleetPolicy | None = None) -> tuple[list[Work], list[Refused]]:
@@ -59,6 +61,7 @@ def workload(jobs: Iterable[Job], policy: FleetPolicy | None = None) -> tuple[li
                 job.nodes,
                 float(job.ran_s),
                 limit_s,
+                math.nan if isinstance(job.start_s, Missing) else float(job.start_s),
             )
         )
     works.sort(key=lambda work: work.submit_s)

@@ -27,33 +27,10 @@ def counted(iterator: Any, position: Position) -> Any:
 
     if not isinstance(iterator, _BaseDataLoaderIter):
         iterator = Passed(iterator)
-    elif not isinstance(iterator, CountedIterator):
-        iterator.__class__ = _with(CountedIterator, type(iterator))
+    else:
+        iterator.__class__ = _told(type(iterator), "__next__", _next_of)
     iterator._gpuprof_position = position
     return iterator
-
-
-class CountedLoader:
-    """Put before a loader's class: its iterators are counted."""
-
-    def __iter__(self) -> Any:
-        position = vars(self)["_gpuprof_position"]
-        return position.begin(super().__iter__)  # type: ignore[misc]
-
-
-class CountedIterator:
-    """Put before the class of torch's iterators."""
-
-    _gpuprof_position: Position
-
-    def __next__(self) -> Any:
-        try:
-            batch = super().__next__()  # type: ignore[misc]
-        except StopIteration:
-            self._gpuprof_position.end_pass(self)
-            raise
-        self._gpuprof_position.batch += 1
-        return batch
 
 
 class Passed:
@@ -81,16 +58,39 @@ class Passed:
         return getattr(self._own, name)
 
 
-_kinds: dict[tuple[type, type], type] = {}
+_kinds: dict[type, type] = {}
 
 
-def _with(before: type, kind: type) -> type:
-    """A class that is `kind` with `before` put before it, under the name of `kind`."""
-    made = _kinds.get((before, kind))
-    if made is None:
+def _told(kind: type, name: str, method_of: Callable[[type], Any]) -> type:
+    """A class that is `kind` but for one method, and has its name."""
+    if kind in _kinds.values():
+        return kind
+    if kind not in _kinds:
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-        made = _kinds[before, kind] = type(kind.__name__, (before, kind), names)
-    return made
+        _kinds[kind] = made = type(kind.__name__, (kind,), names)
+        setattr(made, name, method_of(made))
+    return _kinds[kind]
+
+
+def _iter_of(made: Any) -> Any:
+    def __iter__(loader: Any) -> Any:
+        position: Position = vars(loader)["_gpuprof_position"]
+        return position.begin(super(made, loader).__iter__)
+
+    return __iter__
+
+
+def _next_of(made: Any) -> Any:
+    def __next__(iterator: Any) -> Any:
+        try:
+            batch = super(made, iterator).__next__()
+        except StopIteration:
+            iterator._gpuprof_position.end_pass(iterator)
+            raise
+        iterator._gpuprof_position.batch += 1
+        return batch
+
+    return __next__
 
 
 def count_in(position: Position, loader: Any) -> None:
@@ -99,14 +99,13 @@ def count_in(position: Position, loader: Any) -> None:
     Raises:
         UsageError: its class cannot be changed.
     """
-    if not isinstance(loader, CountedLoader):
-        try:
-            loader.__class__ = _with(CountedLoader, type(loader))
-        except TypeError:
-            raise UsageError(
-                f"The passes over {position.name}, a {type(loader).__name__}, cannot be counted.",
-                "Give it as a DataLoader, or as an object of a class of your own with an __iter__.",
-            ) from None
+    try:
+        loader.__class__ = _told(type(loader), "__iter__", _iter_of)
+    except TypeError:
+        raise UsageError(
+            f"The passes over {position.name}, a {type(loader).__name__}, cannot be counted.",
+            "Give it as a DataLoader, or as an object of a class of your own with an __iter__.",
+        ) from None
     vars(loader)["_gpuprof_position"] = position
 
 
@@ -114,4 +113,4 @@ def count_out(position: Position, loader: Any) -> None:
     """Leave it as it was, unless another position counts in it by now."""
     if vars(loader).get("_gpuprof_position") is position:
         del vars(loader)["_gpuprof_position"]
-        loader.__class__ = type(loader).__mro__[2]
+        loader.__class__ = type(loader).__mro__[1]

@@ -61,12 +61,13 @@ class Numbers:
         """
         if self._source is not None:
             return
-        again = self._again
+        # The loader keeps its iterator, and that this: not in a circle, in which workers end badly.
+        loader, self._loader, again = self._loader, None, self._again
         if again is None:
-            self._noted(snapshot(self._loader))
+            self._noted(snapshot(loader))
             self._source = iter(self.sampler)
             return
-        put_back(self._loader, again["drawn"])
+        put_back(loader, again["drawn"])
         self._source = iter(self.sampler)
         for batch in self._source:
             self._last.append(batch)

@@ -48,7 +48,15 @@ class LoaderPosition:
     def __init__(self, name: str, loader: Any) -> None:
         from torch.utils.data import DataLoader, IterableDataset
 
-        self.name, self.loader = name, loader
+        if getattr(loader, "num_workers", 0) and not getattr(loader, "in_order", True):
+            raise UsageError(
+                f"{name} hands out batches in the order in which they are ready (in_order=False), "
+                "which cannot be had again.",
+                "Make it with in_order=True.",
+            )
+        self.name = name
+        count_in(self, loader)
+        self._loader = weakref.ref(loader)  # which refers to this
         self.passes = 0  # that the loop has ended
         self.batch = 0  # handed out in this pass
         self.trained = False  # a step was made in this pass
@@ -62,13 +70,11 @@ class LoaderPosition:
         self._born: dict[str, Any] = {}  # random states before the iterator was made
         self._drawn: dict[str, Any] = {}  # and before it drew the order
         self._numbers: Numbers | None = None
-        if self._is_torch and loader.num_workers and getattr(loader, "in_order", True) is False:
-            raise UsageError(
-                f"{name} hands out batches in the order in which they are ready (in_order=False), "
-                "which cannot be had again.",
-                "Make it with in_order=True.",
-            )
-        count_in(self, loader)
+
+    @property
+    def loader(self) -> Any:
+        """The loader, which its owner keeps."""
+        return self._loader()
 
     def detach(self) -> None:
         """Count no longer."""
@@ -117,6 +123,8 @@ class LoaderPosition:
             found["loader"] = self.loader.state_dict()
         elif self._dataset_has_state():
             found["dataset"] = self.loader.dataset.state_dict()
+            fetcher = getattr(self._iterator(), "_dataset_fetcher", None)
+            found["ended"] = bool(getattr(fetcher, "ended", False))
         return found
 
     def resume(self, state: Mapping[str, Any], random: Mapping[str, Any], *, same_batches: bool) -> None:
@@ -171,11 +179,14 @@ class LoaderPosition:
             innermost(self.loader).set_epoch(at["epoch"])
         self._load_own_state(at)
         put_back(self.loader, self._born)
-        self._numbers = self._numbers_of(at)
+        numbers = self._numbers = self._numbers_of(at)
         iterator = self._make(make)
-        if self._numbers is not None and getattr(iterator, "_sampler_iter", None) is self._numbers:
-            self._numbers.begin()
-        elif not self.has_state and not self._dataset_has_state():
+        if numbers is not None and getattr(iterator, "_sampler_iter", None) is numbers:
+            numbers.begin()
+        elif self._dataset_has_state():
+            if at["ended"]:  # the last batch was a smaller one, and the stream has begun anew
+                iterator._dataset_fetcher.ended = True
+        elif not self.has_state:
             self._numbers = None
             self._read_over(iterator, at["batch"])
         if self.restored is not None:

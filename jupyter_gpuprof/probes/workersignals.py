@@ -14,7 +14,7 @@ from typing import Any
 
 
 class GoOn:
-    """A ``worker_init_fn`` that calls the person's own; SIGTERM then ends the worker only if its parent sent it.
+    """A ``worker_init_fn`` that calls the person's own; SIGTERM ends the worker only if its parent sent it.
 
     Args:
         own: the person's function, if there is one.

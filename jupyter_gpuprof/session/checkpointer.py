@@ -45,15 +45,15 @@ class Checkpointer:
                     ...  # forward, backward, optimizer.step()
                     ck.step()
 
-    What is given by name is saved: whatever has ``state_dict`` and ``load_state_dict``, dicts of plain data, and
-    loaders, of which the place is kept. The random states of Python, numpy, torch and the devices are always
-    part of it. All ranks of a job make one, with the same folder, and call the same methods.
+    What is given by name is saved: whatever has ``state_dict`` and ``load_state_dict``, dicts of plain data,
+    and loaders, of which the place is kept. The random states of Python, numpy, torch and the devices are
+    always part of it. All ranks of a job make one, with the same folder, and call the same methods.
 
     Args:
         folder: where the checkpoints go; an address such as "s3://bucket/run" needs fsspec.
         every: how often to save: a time ("10m"), or a number of steps.
         keep: how many checkpoints are kept.
-        async_: write in the background, from a copy in the host's memory. A checkpoint counts when it is safe.
+        async_: write in the background, from a copy in the host's memory.
         things: what to save, by name; None is left out.
 
     Raises:
@@ -91,7 +91,7 @@ class Checkpointer:
         self._run = self._ranks.same(secrets.token_hex(4))
         self._positions: dict[str, LoaderPosition] = {}
         self._unhook: list[Any] = []
-        self._stepped = False
+        self._boundary = _Boundary()
         self._take(self._things)
         self._staging = resumestate.Staging()
         self._writing: threading.Thread | None = None
@@ -124,8 +124,8 @@ class Checkpointer:
     def step(self) -> None:
         """A step is done: save if that is due, or if the process will be ended.
 
-        Call it once for each batch, after the optimizer. Where gradients are accumulated over several batches,
-        it waits for the optimizer's step.
+        Call it once for each batch, after the optimizer. Where gradients are accumulated over several
+        batches, a save waits for the optimizer's step.
 
         Raises:
             Interruption: the process will be ended, and the state is safe.
@@ -135,9 +135,7 @@ class Checkpointer:
         for position in self._positions.values():
             position.stepped()
         self._wanted = max(self._wanted, self._ranks.highest(self._asked()))
-        boundary = self._stepped or not self._unhook
-        self._stepped = False
-        if not boundary:
+        if not self._boundary.take() and self._unhook:
             return
         if not self._checked:
             resumestate.plain(self._states())  # says so now, not in ten minutes
@@ -224,10 +222,7 @@ class Checkpointer:
                     "Put plain values into a dict.",
                 )
             if hasattr(thing, "register_step_post_hook"):
-                self._unhook.append(thing.register_step_post_hook(self._on_optimizer))
-
-    def _on_optimizer(self, *facts: Any) -> None:
-        self._stepped = True
+                self._unhook.append(thing.register_step_post_hook(self._boundary))
 
     def _asked(self) -> int:
         if self._notices.look():
@@ -251,7 +246,7 @@ class Checkpointer:
             self._guarded(lambda: self._begin("a notice" if last else "due", background=not last))
         if last:
             self._guarded(self.wait)
-            trainedstate.finish_devices()  # a process that ends in the middle of a collective harms the others
+            trainedstate.finish_devices()  # ending in the middle of a collective harms the other ranks
             self.close()
             raise Interruption(self._notices.exit_code)
 
@@ -330,3 +325,18 @@ class Checkpointer:
             "things": {name: type(thing).__name__ for name, thing in self._things.items()},
             "versions": {**resumestate.versions(), "jupyter_gpuprof": __version__},
         }
+
+
+class _Boundary:
+    """Whether an optimizer stepped: between two of its steps, gradients are part of the state."""
+
+    def __init__(self) -> None:
+        self._stepped = False
+
+    def __call__(self, *facts: Any) -> None:
+        self._stepped = True
+
+    def take(self) -> bool:
+        """Whether one did since the last call."""
+        stepped, self._stepped = self._stepped, False
+        return stepped

@@ -1,7 +1,7 @@
-"""Word that this process will be ended: signals, and what a cloud announces. It is noted here, and acted on later.
+"""Word that this process will be ended: signals, and what a cloud announces.
 
-Nothing is saved inside a signal's handler, where half a step may be done; the training loop looks at the end
-of each step.
+It is noted here and acted on later: nothing is saved inside a signal's handler, where half a step may be
+done. The training loop looks at the end of each step.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _POLL_S = 5.0
 class Notices:
     """Listens from `start` to `stop`.
 
-    The user signals are listened to only where nobody else does. A signal that comes again before the loop has
-    looked once does what it did before: a loop that hangs can still be ended.
+    The user signals are listened to only where nobody else does. A signal that comes again before the loop
+    has looked once does what it did before: a loop that hangs can still be ended.
     """
 
     def __init__(self) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import RerunError, UsageError
-from jupyter_gpuprof.planning.scaling import Outcome, conclude_scaling
+from jupyter_gpuprof.planning.scaling import Conclusion, Outcome, conclude_scaling
 from jupyter_gpuprof.probes import dataparallel, machine
 from jupyter_gpuprof.records.run import Device, Run
-from jupyter_gpuprof.records.scaling import Scaling, ScalingProgress
+from jupyter_gpuprof.records.scaling import Scaling, ScalingPoint, ScalingProgress
 from jupyter_gpuprof.session.backends import device_kind_of
 from jupyter_gpuprof.session.cell import Cell, compile_cell, plain_source
 from jupyter_gpuprof.session.interrupts import held
@@ -91,6 +91,7 @@ class Scale:
             backend = Local(room, threads)
         self._backend = backend
         raw = bool(_DISTRIBUTED.search(source)) if options.raw is None else options.raw
+        self._ranks: Literal["devices", "CPU processes"] = "CPU processes" if kind == "cpu" else "devices"
         self._notes: list[str] = []
         if raw and options.raw is None:
             self._note("The cell distributes its work by itself and was left to do so.")
@@ -111,6 +112,7 @@ class Scale:
         self._id = new_run_id(self._started_at)
         self._tallies = {count: Tally(count) for count in options.counts}
         self._batch = batch_size(profiled)  # of one rank; in strong mode, of all together
+        self._concluded: tuple[tuple[ScalingPoint, ...], Conclusion] | None = None
         self._shown_s = 0.0
         self._skip_what_is_too_many()
 
@@ -240,8 +242,10 @@ class Scale:
         most = self._backend.most()
         if most is None:
             return
-        what = "cores" if self._device.kind == "cpu" else "devices"
-        where = "this machine" if self._backend.name == "local" else self._backend.name
+        local = self._backend.name == "local"
+        what = "device" if self._job.device_kind != "cpu" else "core" if local else "node"
+        what += "s" if most != 1 else ""
+        where = "this machine" if local else self._backend.name
         for tally in self._tallies.values():
             if tally.count > most:
                 tally.end("skipped", f"{where} has {most} {what}")
@@ -290,27 +294,33 @@ class Scale:
             self._note(remark)
 
     def _ranks_word(self, count: int) -> str:
-        word = "CPU process" if self._device.kind == "cpu" else "device"
-        return word if count == 1 else word + ("es" if word.endswith("s") else "s")
+        return self._ranks if count != 1 else "device" if self._ranks == "devices" else "CPU process"
+
+    def _conclude(self) -> Conclusion:
+        """What follows from the points, worked out anew only where they have changed: it takes a while."""
+        points, options = tuple(tally.point() for tally in self._tallies.values()), self._options
+        if self._concluded is None or self._concluded[0] != points:
+            conclusion = conclude_scaling(
+                points,
+                options.mode,
+                ranks=self._ranks,
+                least_gain=options.least_gain,
+                least_efficiency=options.least_efficiency,
+                price_per_device_hour=options.price_per_hour,
+            )
+            self._concluded = points, conclusion
+        return self._concluded[1]
 
     def _record(self, finished: bool) -> Scaling:
-        options = self._options
-        done = conclude_scaling(
-            tuple(tally.point() for tally in self._tallies.values()),
-            options.mode,
-            ranks="CPU processes" if self._device.kind == "cpu" else "devices",
-            least_gain=options.least_gain,
-            least_efficiency=options.least_efficiency,
-            price_per_device_hour=options.price_per_hour,
-        )
+        done = self._conclude()
         return Scaling(
             scaling_id=self._id,
             run_id=self._profiled.run_id if self._profiled else "",
             run_name=self._cell.run_name,
             started_at=self._started_at,
-            mode=options.mode,
+            mode=self._options.mode,
             backend=self._backend.name,
-            ranks="CPU processes" if self._device.kind == "cpu" else "devices",
+            ranks=self._ranks,
             device_name=self._device.name,
             simulated=self._device.simulated,
             steps=self._job.steps,

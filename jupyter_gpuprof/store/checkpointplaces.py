@@ -161,7 +161,7 @@ class Folder:
         with self._disk.open_new(part) as opened:
             yield _Unbuffered(opened, self._disk)
             self._disk.sync(opened)
-        self._disk.move(part, path)
+        self._move(part, path)
 
     def draft_has(self, name: str, file: str) -> bool:
         """Whether a file of a draft is written to its end."""

@@ -110,7 +110,9 @@ def page(lab: Server) -> Iterator[Any]:
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="two ranks need two cores")
-def test_during_the_run_after_it_after_a_reload_and_in_the_file(lab: Server, page: Any, tmp_path: Path) -> None:
+def test_during_the_run_after_it_after_a_reload_and_in_the_file(
+    lab: Server, page: Any, tmp_path: Path
+) -> None:
     page.goto(f"{lab.url}/lab/tree/scale.ipynb?token={lab.token}")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     page.wait_for_selector("text=/Python 3.*Idle/")

@@ -49,7 +49,9 @@ def test_a_script_and_its_arguments(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert "scaling of train, strong scaling (the batch of all CPU processes together is fixed)" in done.stdout
+    assert (
+        "scaling of train, strong scaling (the batch of all CPU processes together is fixed)" in done.stdout
+    )
     curve = json.loads((tmp_path / "c.json").read_text())
     assert [point["count"] for point in curve["points"]] == [1, 2]
     assert [point["outcome"] for point in curve["points"]] == ["measured", "measured"]
@@ -69,7 +71,14 @@ def test_manifests_for_kubernetes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--dry-run", "--steps", "50", "--", "train.py", "--lr", "0.1"]) == 0
     out = capsys.readouterr().out
     assert out.count("kind: JobSet") == 2
-    for part in ('"me/train:1"', "nvidia.com/gpu: 2", '"lab"', '"results"', '"train.py", "--lr", "0.1"', "=50"):
+    for part in (
+        '"me/train:1"',
+        "nvidia.com/gpu: 2",
+        '"lab"',
+        '"results"',
+        '"train.py", "--lr", "0.1"',
+        "=50",
+    ):
         assert part in out, part
     assert main([*words, "--", "train.py"]) == 2
     assert "Add --dry-run." in capsys.readouterr().err
@@ -80,7 +89,10 @@ def test_manifests_for_kubernetes(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["1", "2"], "A script is needed after the counts."),
         (["1", "--", "no-such.py"], "no-such.py cannot be read"),
-        (["1", "--json", "/no/such/folder/c.json", "--", __file__], "/no/such/folder/c.json cannot be written."),
+        (
+            ["1", "--json", "/no/such/folder/c.json", "--", __file__],
+            "/no/such/folder/c.json cannot be written.",
+        ),
         (["1", "1", "--", __file__], "A device count comes twice in 1 1."),
     ],
 )

@@ -27,7 +27,7 @@ class Page:
         self.outputs.append(bundle)
         place = len(self.outputs) - 1
 
-        def update(bundle: dict[str, str], raw: bool) -> None:
+        def update(bundle: dict[str, str], raw: bool, metadata: object = None) -> None:
             assert raw
             self.outputs[place] = bundle
             self.updates.append(place)

@@ -32,6 +32,12 @@ export function Section(props: { id: string; title: string; note?: string; child
   );
 }
 
+/** In place of what was not answered yet. */
+export function Asking(): JSX.Element {
+  const { model, trans } = useShared();
+  return <p className="jp-gpupanel-note">{model.trouble ? trans.__('Not known.') : trans.__('Asking the server …')}</p>;
+}
+
 /** A bar of 0 to 1, said in words to those who do not see it. */
 export function Meter(props: { ratio: number | undefined; label: string; words: string }): JSX.Element {
   const share = Math.min(1, Math.max(0, props.ratio ?? 0));

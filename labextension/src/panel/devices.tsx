@@ -4,20 +4,20 @@ import * as React from 'react';
 import { activity, sparkline } from '../devices.js';
 import type { IDevice } from '../types.js';
 import { bytes, known, percent, why } from '../words.js';
-import { Meter, Section, useShared } from './context.js';
+import { Asking, Meter, Section, useShared } from './context.js';
 
 export function Devices(): JSX.Element {
   const { model, trans } = useShared();
   const answer = model.devices;
-  const words = !answer
-    ? trans.__('Asking the server …')
-    : answer.state === 'no device'
+  const words =
+    answer?.state === 'no device'
       ? trans.__('No GPU on the server’s machine. %1', answer.reason)
-      : answer.state === 'unknown'
+      : answer?.state === 'unknown'
         ? trans.__('The devices cannot be read. %1', answer.reason)
         : '';
   return (
     <Section id="devices" title={trans.__('Devices')} note={model.status?.devices.simulated ? trans.__('simulated') : ''}>
+      {!answer && <Asking />}
       {words && <p className="jp-gpupanel-note">{words}</p>}
       {answer && answer.devices.length > 0 && (
         <ul className="jp-gpupanel-list">

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import type { IHolder, IOrphan, Reading } from '../types.js';
 import { bytes, countdown, duration, fateWords, holderName, idleWords, known, stateWords } from '../words.js';
-import { Act, Section, useShared, useSeconds } from './context.js';
+import { Act, Asking, Section, useShared, useSeconds } from './context.js';
 
 export function Holders(): JSX.Element {
   const { model, trans } = useShared();
@@ -12,6 +12,7 @@ export function Holders(): JSX.Element {
   const orphans = model.holders?.orphans ?? [];
   return (
     <Section id="holders" title={trans.__('Notebooks holding devices')}>
+      {!model.holders && <Asking />}
       {model.holders && holders.length + orphans.length === 0 && (
         <p className="jp-gpupanel-note">{trans.__('No notebook of this server holds a device.')}</p>
       )}

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import type { ILedgerGroup } from '../types.js';
 import { baseName, gpuHours, known, percent, why } from '../words.js';
-import { Meter, Section, useShared } from './context.js';
+import { Asking, Meter, Section, useShared } from './context.js';
 
 const MOST_ROWS = 5;
 
@@ -12,8 +12,10 @@ export function Hours(): JSX.Element {
   const hours = model.hours;
   return (
     <Section id="hours" title={trans.__('GPU-hours')}>
-      {!hours ? (
-        <p className="jp-gpupanel-note">{hours === null ? trans.__('The ledger cannot be read. %1', model.status?.ledger.trouble ?? '') : trans.__('Asking the server …')}</p>
+      {hours === undefined ? (
+        <Asking />
+      ) : hours === null ? (
+        <p className="jp-gpupanel-note">{trans.__('The ledger cannot be read. %1', model.status?.ledger.trouble ?? '')}</p>
       ) : (
         <>
           <Busy name={trans.__('Today')} total={hours.today.total} />

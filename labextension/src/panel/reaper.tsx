@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import type { IAuditRow } from '../types.js';
 import { baseName, policyWords } from '../words.js';
-import { Section, useShared } from './context.js';
+import { Asking, Section, useShared } from './context.js';
 
 export function Reaper(): JSX.Element {
   const { model, trans } = useShared();
@@ -11,7 +11,7 @@ export function Reaper(): JSX.Element {
   return (
     <Section id="reaper" title={trans.__('Reaper')}>
       {!answer ? (
-        <p className="jp-gpupanel-note">{trans.__('Asking the server …')}</p>
+        <Asking />
       ) : (
         <>
           <ul className="jp-gpupanel-plain">
