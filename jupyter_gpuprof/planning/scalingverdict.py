@@ -167,7 +167,12 @@ def _reasons(curve: Curve, fit: ScalingFit, costs: Sequence[CostRow]) -> Iterato
 def _loss(cause: Cause) -> str:
     """How the lost time divides."""
     parts = [("waiting for input", cause.input_ratio), ("communication", cause.communication_ratio)]
-    known = [f"{what} explains {_percent(ratio)}" for what, ratio in parts if isinstance(ratio, Estimate)]
+    # A share that fell a little from the smaller count on explains nothing, and not less than that.
+    known = [
+        f"{what} explains {_percent(max(0.0, ratio.value))}"
+        for what, ratio in parts
+        if isinstance(ratio, Estimate)
+    ]
     unknown = [f"{what} is not known ({ratio.reason})" for what, ratio in parts if isinstance(ratio, Missing)]
     if cause.inferred:
         known[1:] = [f"communication and all else the remaining {_percent(cause.communication_ratio)}"]

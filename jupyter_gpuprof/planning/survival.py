@@ -72,6 +72,8 @@ def waits_so_far(jobs: Iterable[Job], until_s: Number) -> tuple[list[float], lis
             waits.append(job.start_s - job.submit_s)
             started.append(True)
             continue
+        if job.state not in ("pending", "cancelled"):
+            continue  # it ran, and nobody tells from when on
         seen_s = until_s if isinstance(job.end_s, Missing) else job.end_s
         if not isinstance(seen_s, Missing) and seen_s >= job.submit_s:
             waits.append(seen_s - job.submit_s)

@@ -308,7 +308,7 @@ class Objects:
         except BaseException:
             with suppress(Exception):
                 opened.discard()
-            opened.closed = True  # closing it would finish the upload
+                opened.closed = True  # closing it would finish the upload
             raise
         opened.close()
 

@@ -16,12 +16,12 @@ from typing import Any, BinaryIO
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.store.checkpointplaces import MANIFEST, CheckpointError, Place
+from jupyter_gpuprof.store.digests import DigestedFile, digest
 
 #: Writes a file's content into what it is given, from the beginning to the end.
 Writer = Callable[[Any], object]
 
 _FORMAT = 1
-_CHUNK_BYTES = 1 << 20
 _POLL_S = 0.02
 
 
@@ -106,9 +106,9 @@ class Checkpoints:
             CheckpointError: it could not be written.
         """
         with self._tidy(name):
-            with self.place.create(name, file) as opened:
-                digested = _Digested(opened)
+            with self.place.create(name, file) as opened, DigestedFile(opened) as digested:
                 writer(digested)
+                digested.sha256  # noqa: B018  fails if a write did, and nobody said so
             part = Part(digested.size_bytes, digested.sha256)
             if announce:
                 self._write_small(name, _announcement(file), [part.size_bytes, part.sha256])
@@ -131,8 +131,7 @@ class Checkpoints:
                             "All ranks must save into one folder that they share, at the same step.",
                         )
                     self._sleep(_POLL_S)
-                size, digest = json.loads(self.place.read_draft(name, _announcement(file)))
-                parts[file] = Part(size, digest)
+                parts[file] = Part(*json.loads(self.place.read_draft(name, _announcement(file))))
         return parts
 
     def commit(self, name: str, parts: Mapping[str, Part], facts: Mapping[str, Any]) -> Manifest:
@@ -237,7 +236,7 @@ class Checkpoints:
         for file, part in manifest.parts.items():
             try:
                 with self.place.open(manifest.name, file) as opened:
-                    found = _digest(opened)
+                    found = Part(*digest(opened))
             except FileNotFoundError:
                 return f"{file} is missing"
             except OSError as error:
@@ -273,42 +272,6 @@ class _Tidy:
             ) from None
 
 
-class _Digested:
-    """What a file's content is written through, once, from its beginning to its end."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._sha = file, hashlib.sha256()
-        self.size_bytes = 0
-        self._failed: OSError | None = None
-
-    @property
-    def sha256(self) -> str:
-        if self._failed is not None:
-            raise self._failed  # who wrote may have swallowed it
-        return self._sha.hexdigest()
-
-    def write(self, data: Any) -> int:
-        try:
-            self._file.write(data)
-        except OSError as error:
-            self._failed = error
-            raise
-        self._sha.update(data)
-        self.size_bytes += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def _digest(file: BinaryIO) -> Part:
-    sha, size = hashlib.sha256(), 0
-    while chunk := file.read(_CHUNK_BYTES):
-        sha.update(chunk)
-        size += len(chunk)
-    return Part(size, sha.hexdigest())
-
-
 def _announcement(file: str) -> str:
     return f"{file}.written"
 
@@ -333,7 +296,7 @@ def _decode(name: str, data: bytes) -> Manifest | Rejected:
         return Rejected(name, "a newer version of jupyter_gpuprof wrote it")
     if body["name"] != name:
         return Rejected(name, f"its manifest is that of {body['name']}")
-    parts = {file: Part(size, digest) for file, (size, digest) in body["files"].items()}
+    parts = {file: Part(size, sha256) for file, (size, sha256) in body["files"].items()}
     return Manifest(name, body["serial"], parts, body["facts"])
 
 

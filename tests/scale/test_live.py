@@ -252,7 +252,7 @@ def test_a_loader_that_is_the_bottleneck(tmp_path: Path) -> None:
     at = points(curve)
     assert float(at[2].efficiency) < 0.9
     assert at[1].exposed_input.value == pytest.approx(16 / 22, abs=0.12)
-    assert at[2].exposed_input.value > at[1].exposed_input.value
+    assert at[2].exposed_input.value > 0.4
     assert curve.verdict.label == "input-bound", curve.verdict
     assert curve.worth_it_count == 1
 
