@@ -19,14 +19,26 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.probes.watch import watch
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.block import profile
+    from jupyter_gpuprof.session.checkpointer import Checkpointer
     from jupyter_gpuprof.session.keep import keep
     from jupyter_gpuprof.session.releasehooks import on_release
     from jupyter_gpuprof.store.runs import load_run
     from jupyter_gpuprof.views.text import run_text as report
 
-__all__ = ["Run", "__version__", "keep", "load_run", "on_release", "profile", "report", "watch"]
+__all__ = [
+    "Checkpointer",
+    "Run",
+    "__version__",
+    "keep",
+    "load_run",
+    "on_release",
+    "profile",
+    "report",
+    "watch",
+]
 
 _HOMES = {
+    "Checkpointer": ("jupyter_gpuprof.session.checkpointer", "Checkpointer"),
     "Run": ("jupyter_gpuprof.records.run", "Run"),
     "keep": ("jupyter_gpuprof.session.keep", "keep"),
     "load_run": ("jupyter_gpuprof.store.runs", "load_run"),

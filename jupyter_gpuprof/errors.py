@@ -7,6 +7,7 @@
     ├── CannotShip          a name of the cell cannot be sent to a fresh process
     ├── NoCellError         no cell was profiled that could be rerun
     ├── RerunError          a rerun of the cell gave nothing to compare
+    ├── CheckpointError     a checkpoint cannot be written or read
     ├── RunFileError        a run cannot be read
     │   └── NewerSchemaError  it was written by a newer version of us
     ├── LedgerError         the ledger file cannot be read
@@ -114,3 +115,9 @@ class ReleaseRefused(GpuprofError):
     """Freeing the device would touch work in progress, or what is not certainly ours."""
 
     hint = "Nothing was done."
+
+
+class CheckpointError(GpuprofError):
+    """A checkpoint could not be written, or none can be read."""
+
+    hint = "The checkpoints that were complete before are untouched."

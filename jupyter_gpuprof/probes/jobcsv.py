@@ -1,7 +1,7 @@
 """Jobs from tables: the columns of known traces, or those that a mapping names.
 
-A shape says which column tells what. Known are SenseTime's Helios and Shanghai's Acme (``gpu_num``), Alibaba's
-PAI tasks of 2020 and pods of 2023, and Tiresias's; Helios's counts by the minute are read as a series.
+A shape says which column tells what. Known are SenseTime's Helios and Shanghai's Acme (``gpu_num``),
+Alibaba's PAI tasks of 2020 and pods of 2023, and Tiresias's; Helios's counts by the minute are a series.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from jupyter_gpuprof.records.fleet import NOT_TOLD, Job, JobState, TeamSeries
 from jupyter_gpuprof.records.reading import Missing, Number
 
 #: What a mapping may name.
-FIELDS = ("id", "team", "user", "gpus", "submit", "start", "end", "run", "wait", "state", "class", "nodes", "limit", "busy")  # fmt: skip
+FIELDS = (
+    "id", "team", "user", "gpus", "submit", "start", "end", "run", "wait", "state", "class", "nodes", "limit",
+    "busy",
+)  # fmt: skip
 
 _BY_GPU_NUM = {
     "id": "job_id", "team": "vc", "user": "user", "gpus": "gpu_num", "submit": "submit_time",

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timezone, tzinfo
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from jupyter_gpuprof.errors import UsageError
@@ -21,7 +22,7 @@ from jupyter_gpuprof.probes.jobslurm import read_completions, read_sacct
 from jupyter_gpuprof.probes.jobtally import Tally
 from jupyter_gpuprof.records.fleet import JobRecords
 
-_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 _KINDS = "sacct -P, jobcomp/filetxt, Philly, Helios, Acme, Alibaba, Kueue workloads, pods, or CSV with --map"
 
 

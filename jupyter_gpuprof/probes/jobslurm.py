@@ -22,15 +22,17 @@ _RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING
 _PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 #: What NordicHPC's sonar asks sacct for, without a header.
 SONAR = (
-    "JobID JobIDRaw User Account State Start End AveCPU AveDiskRead AveDiskWrite AveRSS AveVMSize ElapsedRaw"
-    " ExitCode Layout MaxRSS MaxVMSize MinCPU ReqCPUS ReqMem ReqNodes Reservation Submit Suspended SystemCPU"
-    " TimelimitRaw UserCPU NodeList Partition AllocTRES Priority JobName"
-).split()
+    "JobID", "JobIDRaw", "User", "Account", "State", "Start", "End", "AveCPU", "AveDiskRead",
+    "AveDiskWrite", "AveRSS", "AveVMSize", "ElapsedRaw", "ExitCode", "Layout", "MaxRSS", "MaxVMSize",
+    "MinCPU", "ReqCPUS", "ReqMem", "ReqNodes", "Reservation", "Submit", "Suspended", "SystemCPU",
+    "TimelimitRaw", "UserCPU", "NodeList", "Partition", "AllocTRES", "Priority", "JobName",
+)  # fmt: skip
 _COMPLETION_KEYS = (
-    "JobId UserId GroupId Name JobState Partition TimeLimit StartTime EndTime NodeList NodeCnt ProcCnt WorkDir"
-    " ReservationName Gres Tres Account QOS WcKey Cluster SubmitTime EligibleTime ArrayJobId ArrayTaskId"
-    " HetJobId HetJobOffset DerivedExitCode ExitCode"
-).split()
+    "JobId", "UserId", "GroupId", "Name", "JobState", "Partition", "TimeLimit", "StartTime", "EndTime",
+    "NodeList", "NodeCnt", "ProcCnt", "WorkDir", "ReservationName", "Gres", "Tres", "Account", "QOS",
+    "WcKey", "Cluster", "SubmitTime", "EligibleTime", "ArrayJobId", "ArrayTaskId", "HetJobId",
+    "HetJobOffset", "DerivedExitCode", "ExitCode",
+)  # fmt: skip
 _COMPLETION = re.compile(rf"(?:^|\s)({'|'.join(_COMPLETION_KEYS)})=")
 #: A pending array may stand for so many jobs.
 _MOST_TASKS = 1_000_000
@@ -48,7 +50,7 @@ def read_sacct(
         columns: their names if there is no header; sonar's 32 are known.
         team: the column that is the team; the account by default.
     """
-    names = list(columns)
+    names: Sequence[str] = columns
     parts: dict[str, list[Job]] = {}
     clusters: set[str] = set()
     for i, line in enumerate(lines, 1):
@@ -58,7 +60,7 @@ def read_sacct(
         if "JobID" in cells and "State" in cells:
             names = cells
             continue
-        names = names or (SONAR if len(cells) == len(SONAR) else [])
+        names = names or (SONAR if len(cells) == len(SONAR) else ())
         if not names:
             tally.notes.append(f"{where} has no header; name its {len(cells)} columns with --columns")
             tally.refuse("its columns are not named", f"{where}, line {i}")

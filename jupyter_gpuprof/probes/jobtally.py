@@ -76,9 +76,9 @@ class Tally:
         """The jobs, those that run with the time for which they have run."""
         jobs = []
         for job in self.jobs:
-            if job.state == "running" and isinstance(job.ran_s, Missing):
-                if not isinstance(until_s, Missing) and not isinstance(job.start_s, Missing):
-                    job = dataclasses.replace(job, ran_s=until_s - job.start_s)
+            is_untold = job.state == "running" and isinstance(job.ran_s, Missing)
+            if is_untold and not isinstance(until_s, Missing) and not isinstance(job.start_s, Missing):
+                job = dataclasses.replace(job, ran_s=until_s - job.start_s)
             jobs.append(job)
         return jobs
 

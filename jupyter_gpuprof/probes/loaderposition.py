@@ -179,10 +179,11 @@ class LoaderPosition:
             innermost(self.loader).set_epoch(at["epoch"])
         self._load_own_state(at)
         put_back(self.loader, self._born)
-        numbers = self._numbers = self._numbers_of(at)
+        self._numbers = self._numbers_of(at)
         iterator = self._make(make)
-        if numbers is not None and getattr(iterator, "_sampler_iter", None) is numbers:
-            numbers.begin()
+        drawn_by = getattr(iterator, "_sampler_iter", None)
+        if isinstance(drawn_by, Numbers):
+            drawn_by.begin()
         elif self._dataset_has_state():
             if at["ended"]:  # the last batch was a smaller one, and the stream has begun anew
                 iterator._dataset_fetcher.ended = True

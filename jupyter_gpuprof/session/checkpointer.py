@@ -11,14 +11,14 @@ from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
-from jupyter_gpuprof.errors import GpuprofError, OptionError, UsageError
+from jupyter_gpuprof.errors import CheckpointError, GpuprofError, OptionError, UsageError
 from jupyter_gpuprof.probes import machine, resumestate, trainedstate
 from jupyter_gpuprof.probes.loaderposition import LoaderPosition, is_loader
 from jupyter_gpuprof.probes.rankagreement import Ranks
 from jupyter_gpuprof.session.keep import parse_span
 from jupyter_gpuprof.session.notices import Notices
 from jupyter_gpuprof.session.resuming import Start, resume_from
-from jupyter_gpuprof.store.checkpointplaces import CheckpointError, place_of
+from jupyter_gpuprof.store.checkpointplaces import place_of
 from jupyter_gpuprof.store.checkpoints import Checkpoints, Part
 
 #: A rank waits so long for the parts of the others.
@@ -98,7 +98,7 @@ class Checkpointer:
         self._failure: Exception | None = None
         self._checked = self._closed = False
         self._wanted = _NOTHING
-        self._saved_step, self._saved_s = 0, clock.now_s()
+        self._begun, self._saved_step, self._saved_s = 0, 0, clock.now_s()
         self._notices = Notices()
         self._notices.start()
 
@@ -275,7 +275,8 @@ class Checkpointer:
                 "loaders": {name: position.state() for name, position in self._positions.items()},
             },
         }
-        name = f"step-{self.step_count:010d}-{self._run}"
+        self._begun += 1  # a step may be saved once more, after a save that failed
+        name = f"step-{self.step_count:010d}-{self._run}-{self._begun}"
         facts = self._facts(why)
         state = self._staging.copy(state) if background and self._async else resumestate.plain(state)
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_gpuprof.errors import CheckpointError
 from jupyter_gpuprof.probes import resumestate
 from jupyter_gpuprof.probes.loaderposition import LoaderPosition, moved
 from jupyter_gpuprof.probes.rankagreement import Ranks
-from jupyter_gpuprof.store.checkpointplaces import CheckpointError
 from jupyter_gpuprof.store.checkpoints import Checkpoints, Manifest, Rejected
 
 _ELSEWHERE = "Name another folder to begin anew."

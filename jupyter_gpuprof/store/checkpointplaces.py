@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from jupyter_gpuprof.errors import GpuprofError, UsageError
+from jupyter_gpuprof.errors import UsageError
 
 MANIFEST = "manifest.json"
 #: Names the newest checkpoint, for people and other programs; loading does not rely on it.
@@ -21,12 +21,6 @@ POINTER = "latest"
 _PREFIX = "step-"
 _DRAFT = ".tmp"
 _LOCK = ".writer"
-
-
-class CheckpointError(GpuprofError):
-    """A checkpoint could not be written, or none can be read."""
-
-    hint = "The checkpoints that were complete before are untouched."
 
 
 class Place(Protocol):

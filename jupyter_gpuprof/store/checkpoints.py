@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from jupyter_gpuprof import clock
-from jupyter_gpuprof.store.checkpointplaces import MANIFEST, CheckpointError, Place
+from jupyter_gpuprof.errors import CheckpointError
+from jupyter_gpuprof.store.checkpointplaces import MANIFEST, Place
 from jupyter_gpuprof.store.digests import DigestedFile, digest
 
 #: Writes a file's content into what it is given, from the beginning to the end.
@@ -106,10 +107,10 @@ class Checkpoints:
             CheckpointError: it could not be written.
         """
         with self._tidy(name):
-            with self.place.create(name, file) as opened, DigestedFile(opened) as digested:
+            with self.place.create(name, file) as opened:
+                digested = DigestedFile(opened)
                 writer(digested)
-                digested.sha256  # noqa: B018  fails if a write did, and nobody said so
-            part = Part(digested.size_bytes, digested.sha256)
+                part = Part(digested.size_bytes, digested.sha256)
             if announce:
                 self._write_small(name, _announcement(file), [part.size_bytes, part.sha256])
             return part

@@ -1,14 +1,14 @@
-"""SHA-256 of what is written or read, worked out by another thread meanwhile."""
+"""SHA-256 of what is written or read."""
 
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import Future, ThreadPoolExecutor
+import os
+from contextlib import suppress
 from typing import Any, BinaryIO
 
-_CHUNK_BYTES = 4 << 20
-#: For less, waking a thread takes longer than the work.
-_WORTH_BYTES = 256 << 10
+#: Small enough to stay in the processor's cache between reading and hashing.
+_CHUNK_BYTES = 256 << 10
 
 
 class DigestedFile:
@@ -20,15 +20,8 @@ class DigestedFile:
 
     def __init__(self, file: Any) -> None:
         self._file, self._sha = file, hashlib.sha256()
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="gpuprof digest")
         self._failed: OSError | None = None
         self.size_bytes = 0
-
-    def __enter__(self) -> DigestedFile:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._aside.shutdown()
 
     @property
     def sha256(self) -> str:
@@ -44,19 +37,12 @@ class DigestedFile:
     def write(self, data: Any) -> int:
         """Write all of it."""
         view = memoryview(data).cast("B")
-        aside: Future[None] | None = None
-        if len(view) >= _WORTH_BYTES:
-            aside = self._aside.submit(self._sha.update, view)
-        else:
-            self._sha.update(view)
         try:
             self._file.write(view)
         except OSError as error:
             self._failed = error
             raise
-        finally:
-            if aside is not None:
-                aside.result()  # the data is the caller's again
+        self._sha.update(view)
         self.size_bytes += len(view)
         return len(view)
 
@@ -67,12 +53,11 @@ class DigestedFile:
 
 def digest(file: BinaryIO) -> tuple[int, str]:
     """The size in bytes and the SHA-256 of a file, from where it stands to its end."""
-    sha, size = hashlib.sha256(), 0
-    with ThreadPoolExecutor(1, thread_name_prefix="gpuprof digest") as aside:
-        before: Future[None] | None = None
-        while chunk := file.read(_CHUNK_BYTES):
-            if before is not None:
-                before.result()
-            before = aside.submit(sha.update, chunk)
-            size += len(chunk)
+    with suppress(OSError, AttributeError):  # not on this system, or no file of it
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)  # the system reads on meanwhile
+    sha, size, chunk = hashlib.sha256(), 0, bytearray(_CHUNK_BYTES)
+    view = memoryview(chunk)
+    while count := file.readinto(chunk):  # type: ignore[attr-defined]
+        sha.update(view[:count])
+        size += count
     return size, sha.hexdigest()

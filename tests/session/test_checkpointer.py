@@ -20,11 +20,11 @@ from torch.utils.data import BatchSampler, DataLoader, Sampler
 from torch.utils.data.distributed import DistributedSampler
 
 from jupyter_gpuprof import clock
-from jupyter_gpuprof.errors import OptionError, UsageError
+from jupyter_gpuprof.errors import CheckpointError, OptionError, UsageError
 from jupyter_gpuprof.probes import rankagreement
 from jupyter_gpuprof.session import checkpointer as module
 from jupyter_gpuprof.session.checkpointer import Checkpointer, Interruption
-from jupyter_gpuprof.store.checkpointplaces import CheckpointError, Disk
+from jupyter_gpuprof.store.checkpointplaces import Disk
 from jupyter_gpuprof.testing import FakeClock
 from tests.session.resumeloop import BATCH, ITEMS, Items, StreamWithState, train
 
@@ -553,3 +553,23 @@ def test_position_costs_next_to_nothing(tmp_path: Path) -> None:
         if each_s < 1e-6:
             break
         assert tries_left, f"{each_s * 1e9:.0f} ns"
+
+
+def test_beside_a_profiled_run(tmp_path: Path) -> None:
+    """Both look at the same loader; each sees all of it, and neither stays in torch."""
+    from jupyter_gpuprof import profile
+
+    parts = Parts()
+    optimizer = torch.optim.SGD(parts.model.parameters(), 0.1)
+    with (
+        parts.checkpointer(tmp_path, every=5, optimizer=optimizer) as ck,
+        profile(save=False, warmup=0) as p,
+    ):
+        for _ in range(2):
+            for _, x in parts.loader:
+                optimizer.zero_grad()
+                parts.model(x).sum().backward()
+                optimizer.step()
+                ck.step()
+    assert p.run.steps.counted == 16
+    assert ck.newest.startswith("step-0000000015-")

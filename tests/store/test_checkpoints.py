@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jupyter_gpuprof.errors import UsageError
+from jupyter_gpuprof.errors import CheckpointError, UsageError
 from jupyter_gpuprof.store import checkpointplaces
-from jupyter_gpuprof.store.checkpointplaces import MANIFEST, CheckpointError, Disk, Folder, place_of
+from jupyter_gpuprof.store.checkpointplaces import MANIFEST, Disk, Folder, place_of
 from jupyter_gpuprof.store.checkpoints import Checkpoints, Part, Rejected
 from jupyter_gpuprof.testing import FakeClock
 
