@@ -20,6 +20,7 @@ from jupyter_gpuprof.planning.workload import Work
 from jupyter_gpuprof.records.fleetpolicy import Checkpoint, FleetPolicy, PriorityClass, Reclaim, Team
 
 SIZES, WEIGHTS = (1, 2, 4, 8, 16, 32, 64), (50, 15, 12, 15, 5, 2, 1)
+LIMITS = (600.0, 3600.0, 4 * 3600.0, 12 * 3600.0)
 TEAMS = 20
 TARGET_S = 10.0
 
@@ -35,7 +36,8 @@ def trace(jobs: int, gpus: int, load: float, seed: int = 0) -> list[Work]:
         at_s += draw.expovariate(rate)
         team = f"team{min(int(draw.expovariate(0.2)), TEAMS - 1)}"
         kind = draw.choices(("", "release"), (95, 5))[0]
-        works.append(Work(str(i), team, kind, at_s, size, max(size // 8, 1), run, 2 * run))
+        limit = next(limit for limit in LIMITS if limit >= run)
+        works.append(Work(str(i), team, kind, at_s, size, max(size // 8, 1), run, limit))
     return works
 
 

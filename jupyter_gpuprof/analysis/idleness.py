@@ -71,12 +71,13 @@ def decide(facts: KernelFacts, watch: Watch | None, policy: Policy, tick: Tick) 
     activity = _activity(facts, seen.works, unread, tick.now_s - stalled_since_s, policy, tick)
     kept_until_s = _kept_until_s(facts, policy)
     kept_s = max(kept_until_s - tick.now_s, 0.0)
-    idle_since_s = max(
-        seen.watch.idle_since_s, facts.last_end_s or 0.0, facts.began_s, min(kept_until_s, tick.now_s)
-    )
+    idle_since_s = max(seen.watch.idle_since_s, facts.last_end_s or 0.0, facts.began_s)
+    # The clock of the steps also begins anew after a keep; one that was ended early counts until then.
+    base_s = max(idle_since_s, seen.watch.base_s, min(kept_until_s, tick.now_s))
     if activity != "idle":
-        idle_since_s = tick.now_s
-    base_s = stalled_since_s if activity == "waiting for input" else idle_since_s
+        idle_since_s = base_s = tick.now_s
+    if activity == "waiting for input":
+        base_s = stalled_since_s
     new = replace(
         seen.watch,
         idle_since_s=idle_since_s,
@@ -86,7 +87,8 @@ def decide(facts: KernelFacts, watch: Watch | None, policy: Policy, tick: Tick) 
     )
     vetoes = _vetoes(facts, activity, unread, kept_s, tick.now_s - stalled_since_s, policy)
     plan = _plan(activity, policy)
-    name = f"kernel {facts.kernel_id}"
+    path = "" if isinstance(facts.notebook, Missing) else facts.notebook
+    name = path or f"Kernel {facts.kernel_id}"
     decision = _next_step(name, facts.work, activity, vetoes, replace(seen, watch=new), policy, tick, plan)
     if decision.action != "none" and (why_not := _asked(policy, facts)):
         decision = replace(decision, action="none", reason="policy hook", sentence=why_not, vetoes=(why_not,))
@@ -112,7 +114,7 @@ def decide_orphan(
     )
     vetoes = _orphan_vetoes(facts, activity, seen.unread, policy)
     steps: list[tuple[Action, float]] = [("end orphan", policy.step_wait_s)]
-    name = f"process {facts.process.pid}"
+    name = f"Process {facts.process.pid}"
     decision = _next_step(name, facts.work, activity, vetoes, replace(seen, watch=new), policy, tick, steps)
     return new, replace(decision, holder=f"pid {facts.process.pid}")
 
@@ -250,7 +252,12 @@ def _next_step(
     watch = seen.watch
     quiet_s = tick.now_s - watch.base_s
     stalled = activity == "waiting for input"
-    quiet = f"{'has a cell open in which nothing works' if stalled else 'is idle'} for {span(quiet_s)}"
+    idle_s = tick.now_s - watch.idle_since_s
+    quiet = (
+        f"has a cell open in which nothing works for {span(quiet_s)}"
+        if stalled
+        else (f"is idle for {span(idle_s)}")
+    )
     taken = len(watch.steps)
     next_action: Action = plan[taken][0] if taken < len(plan) else "none"
     due_s = _due_s(quiet_s, stalled, seen, policy, tick, plan)
@@ -274,10 +281,10 @@ def _next_step(
         action=action,
         activity=activity,
         reason=reason,
-        sentence=sentence[0].upper() + sentence[1:] + ".",
+        sentence=f"{sentence}.",
         vetoes=tuple(words for _, words in vetoes),
         evidence=(*_evidence(work), *steps),
-        idle_s=quiet_s if activity == "idle" else Missing(f"it is not idle: {activity}"),
+        idle_s=idle_s if activity == "idle" else Missing(f"it is not idle: {activity}"),
         due_s=Missing(vetoes[0][1]) if vetoes else due_s,
         next_action=next_action,
         version=0,

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from jupyter_gpuprof import clock
@@ -21,6 +22,7 @@ _APART_S = 0.3
 def add_commands(subparsers: Any) -> None:
     """Add the commands to the parser's."""
     for name, help, act in (
+        ("status", "version, devices, last run, and the servers' settings and warnings", _status),
         ("devices", "the devices and who holds them", _devices),
         ("holders", "the kernels, what they hold and what they do", _holders),
         ("reaper", "what the reaper decides and what it did", _reaper),
@@ -38,7 +40,46 @@ def add_commands(subparsers: Any) -> None:
     form = ledger.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--csv", action="store_true", help="one line for each group, in seconds")
+    ledger.add_argument(
+        "--html", type=Path, metavar="PATH", help="also write a page with the days as a figure"
+    )
     ledger.set_defaults(act=_ledger)
+
+
+def _status(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof._version import __version__
+    from jupyter_gpuprof.cli.servers import ask_servers
+    from jupyter_gpuprof.records.policy import Policy
+    from jupyter_gpuprof.session.status import status_text
+    from jupyter_gpuprof.views.policy_text import policy_line
+
+    def answers() -> Iterator[Json]:
+        while True:
+            asked = ask_servers("status")
+            servers = [{"url": url, **answer} for url, answer in asked.told]
+            yield {
+                "here": status_text(__version__).splitlines(),
+                "servers": servers,
+                "trouble": asked.trouble,
+            }
+
+    def text(answer: Json) -> str:
+        lines = [*answer["here"]]
+        for server in answer["servers"]:
+            devices = server["devices"]
+            policy = policy_line(Policy(**{**server["reaper"]["policy"], "hook": None}))
+            simulated = ", simulated" if devices["simulated"] else ""
+            lines += [
+                f"Server {server['url']}",
+                f"  devices: {devices['count']} ({devices['state']}{simulated})",
+                f"  {policy}",
+                *(f"  {warning}" for warning in server["warnings"]),
+                *([f"  {server['ledger']['trouble']}"] if server["ledger"]["trouble"] else []),
+                *(f"  {remark}" for remark in server["ledger"]["remarks"]),
+            ]
+        return "\n".join([*lines, *answer["trouble"]]) + "\n"
+
+    return _show(args, answers(), text)
 
 
 def _devices(args: argparse.Namespace) -> int:
@@ -58,15 +99,17 @@ def _holders(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.views.sighting_text import holders_text
 
     def answers() -> Iterator[Json]:
-        while told := ask_servers("holders"):
-            yield {"servers": [{"url": url, **answer} for url, answer in told]}
+        while (asked := ask_servers("holders")).told or asked.trouble:
+            servers = [{"url": url, **answer} for url, answer in asked.told]
+            yield {"servers": servers, "trouble": asked.trouble}
         for sighting in _sightings():
             yield holders_json(sighting, clock.now_s(), {})
 
     def text(answer: Json) -> str:
         if "servers" not in answer:
             return holders_text(answer, _width())
-        return "\n".join(f"{s['url']}\n{holders_text(s, _width())}" for s in answer["servers"])
+        told = [f"{s['url']}\n{holders_text(s, _width())}" for s in answer["servers"]]
+        return "\n".join([*told, *(f"{sentence}\n" for sentence in answer["trouble"])])
 
     return _show(args, answers(), text)
 
@@ -81,11 +124,15 @@ def _reaper(args: argparse.Namespace) -> int:
 
     def answers() -> Iterator[Json]:
         while True:
-            told = [{"url": url, **answer} for url, answer in ask_servers("reaper")]
-            yield {"servers": told, "audit": [encode(row) for row in recent_audit(20)]}
+            asked = ask_servers("reaper")
+            told = [{"url": url, **answer} for url, answer in asked.told]
+            audit = [encode(row) for row in recent_audit(20)]
+            yield {"servers": told, "trouble": asked.trouble, "audit": audit}
 
     def text(answer: Json) -> str:
-        parts = ["" if answer["servers"] else "No server of yours with this extension is running.\n"]
+        parts = [f"{sentence}\n" for sentence in answer["trouble"]]
+        if not answer["servers"] and not parts:
+            parts.append("No server of yours with this extension is running.\n")
         for server in answer["servers"]:
             policy = policy_line(Policy(**{**server["policy"], "hook": None}))
             parts.append(f"{server['url']}\n{reaper_text(server, policy, _width())}")
@@ -108,6 +155,15 @@ def _ledger(args: argparse.Namespace) -> int:
         else ledger_text(report, _width())
     )
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    if args.html is not None:
+        from jupyter_gpuprof.views.ledger_figure import ledger_page
+
+        try:
+            args.html.write_text(ledger_page(report), encoding="utf-8")
+        except ImportError as error:
+            raise UsageError(str(error)) from None
+        except OSError as error:
+            raise UsageError(f"{args.html} was not written: {error.strerror}.") from None
     return 0
 
 

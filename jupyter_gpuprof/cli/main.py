@@ -93,9 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("first", help="a run, as in show")
     compare.add_argument("second", help="another one")
     compare.set_defaults(act=_compare)
-
-    status = commands.add_parser("status", help="devices, last run, version")
-    status.set_defaults(act=_status)
     return parser
 
 
@@ -214,13 +211,6 @@ def _compare(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.views.text import compare_text
 
     print(compare_text(load_run(args.first), load_run(args.second)))
-    return 0
-
-
-def _status(args: argparse.Namespace) -> int:
-    from jupyter_gpuprof.session.status import status_text
-
-    print(status_text(__version__))
     return 0
 
 

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 def _keep(magics: GpuprofMagics, args: Any) -> None:
-    from jupyter_gpuprof.session.keep import keep, on_keep, parse_span
+    from jupyter_gpuprof.session.keep import end_keeps, keep, on_keep, parse_span
 
     on_keep(_tell_server)
+    if args.span in ("off", "0"):
+        print("gpuprof: the device is kept no longer" if end_keeps() else "gpuprof: no keep was in force")
+        return
     keep(parse_span(args.span), why=args.why)
     print(f"gpuprof: the device is kept for {args.span}" + (f": {args.why}" if args.why else ""))
 
@@ -58,9 +61,7 @@ def _reaper(magics: GpuprofMagics, args: Any) -> None:
 
     if args.word == "on":
         policy = kernel_policy(parse_span(args.after), args.action)
-        turn_on(
-            KernelReaper(policy, magics.ip, tell=lambda note: print(note_line(note)), returned=_returned)
-        )
+        turn_on(KernelReaper(policy, magics.ip, tell=lambda note: print(note_line(note)), returned=_returned))
     elif args.word == "off":
         turn_off()
     print(reaper_text(reaper_status()))
@@ -75,6 +76,10 @@ def _ledger(magics: GpuprofMagics, args: Any) -> None:
     since_s = None if args.since is None else parse_span(args.since)
     report = ledger_report(args.by, since_s, args.price)
     output.show(ledger_text(report), ledger_html(report))
+    if report.days and args.figure:
+        from jupyter_gpuprof.views.ledger_figure import ledger_page
+
+        output.show_page(ledger_page(report), "GPU-hours over days", "The GPU-hours over days, to zoom into.")
 
 
 def stand_down(shell: Any) -> None:
@@ -98,6 +103,7 @@ DEVICE_COMMANDS: dict[str, Command] = {
             option("--by", choices=("notebook", "device", "user", "day"), default="notebook"),
             option("--since", default=None, metavar="SPAN"),
             option("--price", type=float, default=None),
+            option("--figure", action="store_true"),
         ),
         _ledger,
     ),

@@ -35,7 +35,7 @@ HELP = """\
 %gpuprof checkpoint --to FOLDER   what saving and loading the trained state costs
 %gpuprof spot              is the job safe on interruptible capacity, and at which interval
 %gpuprof release           free this kernel's device now; --offload loses nothing
-%gpuprof keep 2h           let no reaper touch it for so long; --why "long eval"
+%gpuprof keep 2h           let no reaper touch it for so long; --why "long eval"; keep off ends it
 %gpuprof reaper on         watch over idle devices in this kernel; off, status
 %gpuprof ledger            where the GPU-hours went, as the Jupyter server saw them
 %gpuprof history           the runs that were saved
@@ -72,7 +72,7 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
   --predictions            of history: how good the predictions of changes have been
 
 Options of %gpuprof ledger, release, keep and reaper:
-  --by notebook|device|user|day, --since 7d, --price P   of ledger
+  --by notebook|device|user|day, --since 7d, --price P, --figure   of ledger
   --offload                of release: to host memory, and back before the next cell
   --why TEXT               of keep: shown to whoever wonders
   --after 30m, --action warn|free|offload|shutdown   of reaper on

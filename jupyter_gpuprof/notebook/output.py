@@ -73,22 +73,34 @@ def show(text: str, html: str) -> None:
 def show_timeline(run: Run) -> None:
     """Show the gpu ops of a run as Bokeh figures.
 
-    The page stands in a frame of its own with its own BokehJS, so it needs nothing of the front end and
-    still works in the saved notebook.
-
     Raises:
         ImportError: bokeh is not installed.
         GpuprofError: the run has no gpu ops.
+    """
+    from jupyter_gpuprof.views.timeline import timeline_page
+
+    show_page(timeline_page(run), "gpu ops", "The gpu ops of the run, to zoom into.")
+
+
+def show_page(page: str, title: str, text: str) -> None:
+    """Show a page of Bokeh figures in a frame of its own.
+
+    It has its own BokehJS, so it needs nothing of the front end and still works in the saved notebook.
+
+    Args:
+        page: its HTML.
+        title: of the frame.
+        text: for front ends that show no HTML.
     """
     import html
 
     from IPython.display import display
 
-    from jupyter_gpuprof.views.timeline import timeline_page
-
-    page = html.escape(timeline_page(run), quote=True)
-    frame = f'<iframe srcdoc="{page}" style="width: 100%; height: 640px; border: 0" title="gpu ops"></iframe>'
-    display({"text/html": frame, "text/plain": "The gpu ops of the run, to zoom into."}, raw=True)
+    source = html.escape(page, quote=True)
+    frame = (
+        f'<iframe srcdoc="{source}" style="width: 100%; height: 640px; border: 0" title="{title}"></iframe>'
+    )
+    display({"text/html": frame, "text/plain": text}, raw=True)
 
 
 class UpdatedLine:

@@ -17,6 +17,7 @@ At one moment, what ends comes first, then what is handed over, then what is sub
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 import random
@@ -152,8 +153,7 @@ class _Replay:
     def _look(self, buckets: Iterable[_Bucket]) -> None:
         """Claims first, then loans, each in the order of the line."""
         while True:
-            line = [(self.queues[bucket][0][0], bucket) for bucket in set(buckets)]
-            heapq.heapify(line)
+            line = sorted((self.queues[bucket][0][0], bucket) for bucket in set(buckets))
             made = self.claims_made
             passed: set[str] = set()
             line = self._go_through(line, partial(self._claim_in_line, passed))
@@ -173,22 +173,24 @@ class _Replay:
         return started
 
     def _go_through(self, line: list[_Next], start: Callable[[Waiting], bool | None]) -> list[_Next]:
-        """Start whom `start` can, in order; the others. None from it ends the matter."""
+        """Start whom `start` can, in the order of the sorted line; the others. None ends the matter."""
         left: list[_Next] = []
-        while line:
-            key, bucket = heapq.heappop(line)
-            queue = self.queues[bucket]
+        looked_at = 0
+        while looked_at < len(line):
+            first = line[looked_at]
+            looked_at += 1
+            queue = self.queues[first[1]]
             started = start(queue[0][1])
             if started is None:
                 break
             if not started:
-                left.append((key, bucket))
+                left.append(first)
                 continue
             heapq.heappop(queue)
             if queue:
-                heapq.heappush(line, (queue[0][0], bucket))
+                bisect.insort(line, (queue[0][0], first[1]), looked_at)
             else:
-                del self.queues[bucket]
+                del self.queues[first[1]]
         return left
 
     def _claim(self, job: Waiting) -> bool:
@@ -331,13 +333,14 @@ class _Loans:
             if replay.expected is not None and name not in self.by_team:
                 self.by_team[name] = replay.expected.reserve((gpus,), [int(left)], replay.now, name)
             return False
-        waits = [r for r in (self.first, self.by_team.get(name)) if r is not None]
-        if replay.stable.fits(job.needs) and all(r.allows(job, replay.now) for r in waits):
-            for reservation in waits:
-                reservation.let_by(job, replay.now)
-            replay.usage[name] += gpus
-            replay._place(job, replay.stable.take(job.needs))
-            return True
+        if replay.stable.fits(job.needs):
+            waits = [r for r in (self.first, self.by_team.get(name)) if r is not None]
+            if all(r.allows(job, replay.now) for r in waits):
+                for reservation in waits:
+                    reservation.let_by(job, replay.now)
+                replay.usage[name] += gpus
+                replay._place(job, replay.stable.take(job.needs))
+                return True
         if replay.policy.line == "fifo":
             return None
         if replay.expected is not None and self.first is None:

@@ -12,7 +12,7 @@ from typing import Any
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import ReleaseRefused
 from jupyter_gpuprof.records.audit import AuditRow, Outcome
-from jupyter_gpuprof.records.idleness import Action, Decision
+from jupyter_gpuprof.records.idleness import Action, Decision, Process
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.processes import ProcessId
 from jupyter_gpuprof.records.reading import Missing, Number
@@ -26,6 +26,8 @@ from jupyter_gpuprof.session.monitor import DeviceMonitor
 REAPER = "reaper"
 #: How long a kernel may take to free its device, to save state before a shutdown, and to shut down.
 FREE_LIMIT_S, SAVE_LIMIT_S, SHUTDOWN_LIMIT_S = 60.0, 60.0, 60.0
+#: A kernel that takes up nothing for so long between two cells is at work.
+CAUGHT_UP_LIMIT_S = 3.0
 #: How long to wait for the driver to give memory back after the last process is gone.
 VERIFY_S = 15.0
 _ASK = '__import__("jupyter_gpuprof.notebook.asked", fromlist=["asked"]).asked("{action}", {until})'
@@ -84,6 +86,7 @@ class Actions:
         self._in_thread = in_thread
         self._log = log
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._unsaved: dict[str, tuple[Process | None, int]] = {}  # whose hooks failed, after which message
 
     def begin(self, sighting: Sighting) -> None:
         """Start what is due at this look; returns at once."""
@@ -150,11 +153,15 @@ class Actions:
         remarks = (
             await self._saved(self._kernels.feeds.get(kernel_id)) if decision.reason != "stalled" else ""
         )
+        why = await self._why_not_now(decision, by, remarks)
         recorded = self._monitor.descendants(kernel_id)
         pids = {pid for h in sight.holdings for pid in h.pids} | {id.pid for id in recorded}
         # From here to the first message of the shutdown the event loop does nothing else.
-        if why := self._why_void(decision, by):
+        if why := self._why_void(decision, by) or why:
+            if by == REAPER:
+                self._monitor.postponed(kernel_id)
             return Result("cancelled", f"{decision.sentence} But {why}.")
+        self._unsaved.pop(kernel_id, None)
         try:
             await _within(SHUTDOWN_LIMIT_S, self._manager.shutdown_kernel(kernel_id))
         except asyncio.TimeoutError:
@@ -168,6 +175,24 @@ class Actions:
             sentence += f" What it had started was ended, too (process {_named(endings.ended)})."
         return await self._verified(sentence, devices, before, pids, endings)
 
+    async def _why_not_now(self, decision: Decision, by: str, unsaved: str) -> str | None:
+        """Why a shutdown is put off: a cell that waited while we asked, or a save that failed just once."""
+        if decision.reason == "stalled":
+            return None
+        if why := self._why_void(decision, by):
+            return why
+        try:
+            await self._kernels.feeds[decision.holder].caught_up(CAUGHT_UP_LIMIT_S)
+        except NoAnswer as error:
+            return str(error)
+        key = (decision.process, decision.version)
+        if not unsaved or self._unsaved.get(decision.holder) == key:
+            return None
+        self._unsaved = {id: key for id, key in self._unsaved.items() if id in self._kernels.feeds}
+        self._unsaved[decision.holder] = key
+        again = "after another idle timeout" if by == REAPER else "when it is asked for again"
+        return f"what should be saved before was not:{unsaved} It is shut down all the same {again}"
+
     async def _saved(self, feed: KernelFeed | None) -> str:
         """Let the kernel call what the person registered for this; words on what went wrong."""
         if feed is None:
@@ -176,7 +201,7 @@ class Actions:
             said = await feed.ask(_asking("shutdown", SAVE_LIMIT_S), SAVE_LIMIT_S)
         except NoAnswer as error:
             self._log.debug("gpuprof: kernel %s saved nothing: %s", feed.kernel_id, error)
-            return ""
+            return "" if error.not_installed else f" Whether anything was saved is not known: {error}."
         return _words(said)
 
     async def _free(self, sight: KernelSight, by: str) -> Result:

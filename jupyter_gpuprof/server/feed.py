@@ -59,6 +59,7 @@ class KernelFeed:
         self._probe = ""
         self._probed_s = 0.0
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._idles: dict[str, asyncio.Future[None]] = {}
 
     @property
     def pid(self) -> int | None:
@@ -126,6 +127,32 @@ class KernelFeed:
             asyncio.get_running_loop().call_later(0.2, self._restore, version, active, server_active)
         return _value(reply.get("content", {}))
 
+    async def caught_up(self, limit_s: float) -> None:
+        """Wait until the kernel has taken up all that was sent to it before now, and that is known here.
+
+        What comes from several senders a kernel takes in turn; the second message finds that everyone had
+        his turn.
+
+        Raises:
+            NoAnswer: it did not within that many seconds, as while a cell runs.
+        """
+        if self._shell is None:
+            raise NoAnswer("the kernel cannot be reached from here")
+        until_s = self._clock() * 1e-9 + limit_s
+        for _ in range(2):
+            message = self._send("kernel_info_request", {})
+            loop = asyncio.get_running_loop()
+            answer = self._answers[message] = loop.create_future()
+            idle = self._idles[message] = loop.create_future()
+            try:
+                both = asyncio.gather(answer, idle)
+                await asyncio.wait_for(both, max(until_s - self._clock() * 1e-9, 0.0))
+            except asyncio.TimeoutError:
+                raise NoAnswer(f"the kernel did not answer within {limit_s:g} s, something runs") from None
+            finally:
+                self._answers.pop(message, None)
+                self._idles.pop(message, None)
+
     def close(self) -> None:
         """Let go of the sockets."""
         for stream in (self._iopub, self._shell):
@@ -168,6 +195,9 @@ class KernelFeed:
         # message on this channel is missed, and what was before it is done.
         if state == "idle" and parent_id and parent_id == self._probe:
             self.requests.confirm()
+        idle = self._idles.get(parent_id)
+        if state == "idle" and idle is not None and not idle.done():
+            idle.set_result(None)
 
     def _on_shell(self, frames: list[bytes]) -> None:
         message = self._read(frames)

@@ -18,6 +18,7 @@ from jupyter_gpuprof.records.fleetpolicy import (
 )
 from jupyter_gpuprof.session.keep import parse_span
 
+_EXAMPLE = "docs/fleet.md has an example."
 _NODES_HINT = "Write nodes: [8, 8], or nodes: {count: 2, gpus: 8}."
 
 
@@ -33,11 +34,11 @@ def load_policy(path: Path) -> FleetPolicy:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OptionError(f"The policy {path} cannot be read: {error.strerror}.") from None
+        raise OptionError(f"The policy {path} cannot be read: {error.strerror}.", _EXAMPLE) from None
     except yaml.YAMLError as error:
         at = getattr(error, "problem_mark", None)
         where = f", line {at.line + 1}" if at is not None else ""
-        raise OptionError(f"{path.name}{where} is no YAML.", "docs/fleet.md has an example.") from None
+        raise OptionError(f"{path.name}{where} is no YAML.", _EXAMPLE) from None
     lines: dict[str, int] = {}
     if root is not None:
         _find_lines(root, "", lines)
@@ -81,7 +82,9 @@ class _Reader:
         except OptionError as error:
             if str(error).startswith(self.path.name):
                 raise
-            raise OptionError(f"{self.path.name}: {error.args[0]}", error.hint) from None
+            raise OptionError(
+                f"{self.path.name}: {error.args[0]}", vars(error).get("hint", _EXAMPLE)
+            ) from None
 
     def team(self, data: object, where: str) -> Team:
         found = self.table(data, where, "guarantee", "borrow", "p90")
@@ -191,4 +194,4 @@ class _Reader:
         return f"{self.path.name}, {f'line {line}, ' if line else ''}{where}"
 
     def wrong(self, where: str, wanted: str, data: object) -> OptionError:
-        return OptionError(f"{self.at(where)} takes {wanted}, not {data!r}.", "docs/fleet.md has an example.")
+        return OptionError(f"{self.at(where)} takes {wanted}, not {data!r}.", _EXAMPLE)

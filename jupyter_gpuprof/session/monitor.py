@@ -89,6 +89,7 @@ class DeviceMonitor:
         self._began_s: dict[str, tuple[ProcessId | None, float]] = {}
         self._trained: set[ProcessId] = set()
         self._stuck: set[ProcessId] = set()
+        self._own_keeps: dict[str, Keep] = {}
         self._last: Tick | None = None
         self._pruned_s = 0.0
 
@@ -138,6 +139,16 @@ class DeviceMonitor:
         if watch is not None:
             self._watches[holder_id] = acted(watch, decision, self._clock() * 1e-9)
 
+    def postponed(self, holder_id: str) -> None:
+        """Its last step was not carried out: all steps come again, after another idle timeout."""
+        watch = self._watches.get(holder_id)
+        if watch is not None:
+            self._watches[holder_id] = replace(watch, base_s=self._clock() * 1e-9, steps=())
+
+    def own_keep(self, kernel_id: str) -> Keep | None:
+        """What the kernel itself asked for, as of the last look."""
+        return self._own_keeps.get(kernel_id)
+
     def descendants(self, kernel_id: str) -> frozenset[ProcessId]:
         """All that was recorded below the kernel and may still run."""
         return self._families.of(kernel_id)
@@ -183,7 +194,7 @@ class DeviceMonitor:
             last_end_s=seen.last_end_s,
             training=is_training,
             work=kernel_work(kernel, holdings, snapshot, tree),
-            keep=self._keep(seen.keep, tree, id),
+            keep=self._keep(seen, tree, id),
         )
         watch, decision = decide(facts, self._watches.get(seen.kernel_id), self.policy, tick)
         self._watches[seen.kernel_id] = watch
@@ -210,17 +221,20 @@ class DeviceMonitor:
         self._watches[orphan_id] = watch
         return OrphanSight(orphan_id, facts, decision, held_by(process.id.pid, snapshot), watch.steps)
 
-    def _keep(self, asked: Keep | None, tree: ProcessTree, id: ProcessId | None) -> Keep | None:
+    def _keep(self, seen: SeenKernel, tree: ProcessTree, id: ProcessId | None) -> Keep | None:
         """The longer one of what was asked of the server and what the kernel itself asks."""
+        self._own_keeps.pop(seen.kernel_id, None)
         if id is None or self._reported is None:
-            return asked
+            return seen.keep
+        most_s = self.policy.for_kernelspec(seen.kernelspec).keep_max_s
         known_as = (id.pid, *tree.by_pid[id.pid].namespace_pids[-1:])
-        own = [self._reported.keeps.get(replace(id, pid=pid)) for pid in known_as]
-        keeps = [keep for keep in (asked, *own) if keep is not None]
-        longest = max(keeps, key=lambda keep: keep.until_s, default=None)
-        if longest is None:
-            return None
-        return replace(longest, until_s=min(longest.until_s, longest.since_s + self.policy.keep_max_s))
+        for pid in known_as:
+            own = self._reported.keeps.get(replace(id, pid=pid))
+            if own is not None:
+                until_s = min(own.until_s, own.since_s + most_s)
+                self._own_keeps[seen.kernel_id] = replace(own, until_s=until_s)
+        keeps = [keep for keep in (seen.keep, self._own_keeps.get(seen.kernel_id)) if keep is not None]
+        return max(keeps, key=lambda keep: keep.until_s, default=None)
 
     def _began(self, kernel_id: str, id: ProcessId | None, now_s: float) -> float:
         """When this process of the kernel was first seen."""
@@ -232,6 +246,7 @@ class DeviceMonitor:
     def _forget(self, present: set[str], tree: ProcessTree) -> None:
         self._watches = {name: watch for name, watch in self._watches.items() if name in present}
         self._began_s = {name: began for name, began in self._began_s.items() if name in present}
+        self._own_keeps = {name: keep for name, keep in self._own_keeps.items() if name in present}
         self._trained = {id for id in self._trained if id in tree}
         self._stuck = {id for id in self._stuck if id in tree}
 

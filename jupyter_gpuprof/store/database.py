@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import LedgerError
@@ -109,6 +110,23 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
+#: (device, inode) of the files that this process has looked through.
+_checked: set[tuple[int, int]] = set()
+
+
+class _Connection(sqlite3.Connection):
+    """After a transaction that found damage, the file is looked through again when it is next opened."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        if isinstance(error, sqlite3.DatabaseError) and type(error) in _DAMAGE:
+            _checked.clear()
+        return super().__exit__(kind, error, trace)
+
+
+#: What sqlite3 raises for a file that is damaged or none of its own; the others are not the file's fault.
+_DAMAGE = (sqlite3.DatabaseError, sqlite3.InternalError)
+
+
 def database_path() -> Path:
     """The ledger file, under the Jupyter data directory."""
     override = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -168,6 +186,15 @@ def connect(
         return _connect(path, timeout_s, any_thread)
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file that is now, as (device, inode); None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 @contextmanager
 def readable() -> Iterator[None]:
     """Whatever is wrong with the ledger file is one sentence.
@@ -182,11 +209,17 @@ def readable() -> Iterator[None]:
 
 
 def _connect(path: Path, timeout_s: float, any_thread: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=timeout_s, check_same_thread=not any_thread)
+    connection = sqlite3.connect(
+        path, timeout=timeout_s, check_same_thread=not any_thread, factory=_Connection
+    )
     try:
-        answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if answer != "ok":
-            raise sqlite3.DatabaseError(answer.splitlines()[-1])
+        file = identity(path)
+        if file is None or file not in _checked:
+            answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if answer != "ok":
+                raise sqlite3.DatabaseError(answer.splitlines()[-1])
+            if file is not None:
+                _checked.add(file)
         _set_journal(connection, path)
         _migrate(connection)
     except BaseException:

@@ -7,7 +7,7 @@ import platform
 import sqlite3
 from pathlib import Path
 
-from jupyter_gpuprof.store.database import connect, database_path
+from jupyter_gpuprof.store.database import connect, database_path, identity
 
 #: A server that has not renewed it for so long, in seconds, has ended or hangs.
 LASTS_S = 15.0
@@ -32,6 +32,8 @@ class Lease:
         self._host = platform.node()
         self._mine = False
         self._asked_unix_s = float("-inf")
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
 
     def mine(self, now_unix_s: float) -> bool:
         """Whether it is ours now; while the file cannot be read, what was so last stands.
@@ -43,31 +45,39 @@ class Lease:
             return self._mine
         values = (self._host, self._owner, now_unix_s + LASTS_S, now_unix_s)
         try:
-            connection = connect(self._path, timeout_s=0.25, any_thread=True)
-            try:
-                with connection:
-                    self._mine = connection.execute(_TAKE, values).rowcount > 0
-            finally:
-                connection.close()
+            with self._connected() as connection:
+                self._mine = connection.execute(_TAKE, values).rowcount > 0
             self._asked_unix_s = now_unix_s
         except (sqlite3.Error, OSError):
+            self._disconnect()
             # Alone with a file that cannot be read: the seconds wait in memory until it can.
             self._mine = self._mine or self._asked_unix_s == float("-inf")
         return self._mine
 
     def release(self) -> None:
-        """Let another one have it at once."""
-        if not self._mine:
-            return
-        self._mine = False
+        """Let another one have it at once, and close the file."""
         try:
-            connection = connect(self._path, timeout_s=0.25, any_thread=True)
-            try:
-                with connection:
+            if self._mine:
+                with self._connected() as connection:
                     connection.execute(
                         "DELETE FROM leases WHERE host = ? AND owner = ?", (self._host, self._owner)
                     )
-            finally:
-                connection.close()
         except (sqlite3.Error, OSError):
             pass  # it runs out
+        finally:
+            self._mine = False
+            self._disconnect()
+
+    def _connected(self) -> sqlite3.Connection:
+        """The open file; opened anew if it was moved aside meanwhile."""
+        if self._connection is not None and self._file != identity(self._path):
+            self._disconnect()
+        if self._connection is None:
+            self._connection = connect(self._path, timeout_s=0.25, any_thread=True)
+            self._file = identity(self._path)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None

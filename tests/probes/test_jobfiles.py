@@ -29,7 +29,8 @@ def read(folder: Path, text: str | bytes, name: str = "jobs.txt", **options: obj
 
 def row(job: str, state: str, *, tres: str = GPU, req: str = "", start: str = "2025-01-01T01:00:00",
         end: str = "2025-01-01T02:00:00", elapsed: str = "3600", name: str = "train") -> str:  # fmt: skip
-    return f"{job}|{job}|ann|vision|{state}|2025-01-01T00:00:00|{start}|{end}|{elapsed}|{tres}|{req}|1-00:00:00|high|{name}\n"
+    about = f"{job}|{job}|ann|vision|{state}|2025-01-01T00:00:00|{start}|{end}|{elapsed}"
+    return f"{about}|{tres}|{req}|1-00:00:00|high|{name}\n"
 
 
 def only(records: JobRecords) -> Job:
@@ -68,9 +69,12 @@ def test_arrays_parts_and_attempts(tmp_path: Path) -> None:
         HEADER
         + row("7_[1-3,9%2]", "PENDING", tres="", req=GPU, start="Unknown", end="Unknown", elapsed="0")
         + row("7_0", "COMPLETED")
-        + row("8+0", "COMPLETED") + row("8+1", "COMPLETED", tres="gres/gpu:v100=4,node=2") + row("8+0.0", "COMPLETED")
-        + row("9", "PREEMPTED") + row("9", "COMPLETED", start="2025-01-01T05:00:00", end="2025-01-01T06:00:00")
-    )  # fmt: skip
+        + row("8+0", "COMPLETED")
+        + row("8+1", "COMPLETED", tres="gres/gpu:v100=4,node=2")
+        + row("8+0.0", "COMPLETED")
+        + row("9", "PREEMPTED")
+        + row("9", "COMPLETED", start="2025-01-01T05:00:00", end="2025-01-01T06:00:00")
+    )
     jobs = read(tmp_path, text).jobs
     assert [job.job_id for job in jobs] == ["7_1", "7_2", "7_3", "7_9", "7_0", "9", "9", "8"]
     assert {job.state for job in jobs[:4]} == {"pending"}
@@ -128,11 +132,11 @@ def test_jobstats_in_the_comment(tmp_path: Path) -> None:
 
 def test_completion_file(tmp_path: Path) -> None:
     line = (
-        "JobId=12 UserId=ann(1000) GroupId=ann(1000) Name=my job State JobState=TIMEOUT Partition=gpu TimeLimit=60"
-        " StartTime=2025-01-01T01:00:00 EndTime=2025-01-01T02:00:00 NodeList=n1 NodeCnt=1 ProcCnt=8"
-        " WorkDir=/home/ann ReservationName= Tres=cpu=8,mem=8G,node=1,billing=8,gres/gpu=2 Account=vision QOS=high"
-        " WcKey= Cluster=c SubmitTime=2025-01-01T00:30:00 EligibleTime=2025-01-01T00:30:00 DerivedExitCode=0:0"
-        " ExitCode=0:0 \n"
+        "JobId=12 UserId=ann(1000) GroupId=ann(1000) Name=my job State JobState=TIMEOUT Partition=gpu"
+        " TimeLimit=60 StartTime=2025-01-01T01:00:00 EndTime=2025-01-01T02:00:00 NodeList=n1 NodeCnt=1"
+        " ProcCnt=8 WorkDir=/home/ann ReservationName= Tres=cpu=8,mem=8G,node=1,billing=8,gres/gpu=2 Account=vision"
+        " QOS=high WcKey= Cluster=c SubmitTime=2025-01-01T00:30:00 EligibleTime=2025-01-01T00:30:00"
+        " DerivedExitCode=0:0 ExitCode=0:0 \n"
     )
     records = read(tmp_path, line + "JobId=13 UserId=bo\n")
     job = only(records)
@@ -151,7 +155,7 @@ PHILLY = [
              "detail": [{"ip": "m1", "gpus": ["gpu0"]}, {"ip": "m2", "gpus": ["gpu3"]}]},
         ],
     },
-    {"status": "Killed", "vc": "v", "jobid": "j2", "user": "u", "submitted_time": "2017-10-09 07:00:00", "attempts": []},
+    {"status": "Killed", "vc": "v", "jobid": "j2", "submitted_time": "2017-10-09 07:00:00", "attempts": []},
 ]  # fmt: skip
 
 
@@ -208,9 +212,10 @@ def test_workloads_and_pods(tmp_path: Path) -> None:
     ("text", "gpus", "wait", "ran"),
     [
         ("job_id,user,vc,gpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
-         "1,u,vcA,8,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:01:00,2020-04-01 01:01:00,3600,60\n", 8, 60, 3600),
-        ("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
-         "p,4000,100,1,500,,LS,Succeeded,100,1000,130\n", 0.5, 30, 870),
+         "1,u,vcA,8,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:01:00,2020-04-01 01:01:00,3600,60\n",
+         8, 60, 3600),
+        ("name,cpu_milli,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+         "p,4000,1,500,,LS,Succeeded,100,1000,130\n", 0.5, 30, 870),
         ("job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
          "j,worker,4,Terminated,100,1000,600,30,50,T4\n", 2, None, 900),
     ],
