@@ -67,7 +67,7 @@ def _status(args: argparse.Namespace) -> int:
         lines = [*answer["here"]]
         for server in answer["servers"]:
             devices = server["devices"]
-            policy = policy_line(Policy(**{**server["reaper"]["policy"], "hook": None}))
+            policy = policy_line(Policy(**{**server["reaper"], "hook": None}))
             simulated = ", simulated" if devices["simulated"] else ""
             lines += [
                 f"Server {server['url']}",

@@ -1,0 +1,62 @@
+"""The commands that ask running servers: real ones, one that does not let us in, and one that is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpuprof.cli.main import main
+from tests.server.realserver import serving
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "runtime"
+    folder.mkdir()
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder))
+    return folder
+
+
+EXTENSION = 'c.ServerApp.jpserver_extensions = {"jupyter_gpuprof": True}\n'
+
+
+def test_status_tells_the_servers_settings(
+    tmp_path: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = EXTENSION + 'c.GpuProfReaper.idle_timeout = 1234\nc.GpuProfReaper.action = "free"\n'
+    with serving(tmp_path, config):
+        assert main(["status"]) == 0
+        told = capsys.readouterr().out
+        assert main(["status", "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+    assert "action free; idle timeout 20 min 34 s" in told
+    assert answer["servers"][0]["reaper"]["idle_timeout_s"] == 1234
+    assert answer["trouble"] == []
+
+
+def test_a_server_that_lets_nobody_in_is_named(
+    tmp_path: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path, EXTENSION):
+        (described,) = runtime.glob("jpserver-*.json")
+        server = json.loads(described.read_text())
+        described.write_text(json.dumps({**server, "token": ""}))  # as with a password
+        assert main(["reaper"]) == 0
+    told = capsys.readouterr().out
+    assert f"The server at {server['url']} does not answer this command: Forbidden." in told
+    assert "No server of yours" not in told
+
+
+def test_a_server_that_is_gone_is_not_asked(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    server = {"url": "http://127.0.0.1:9/", "token": "secret", "pid": gone.pid}
+    (runtime / "jpserver-1.json").write_text(json.dumps(server))
+    assert main(["reaper"]) == 0
+    assert "No server of yours with this extension is running." in capsys.readouterr().out
