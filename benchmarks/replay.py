@@ -3,7 +3,8 @@
     python benchmarks/replay.py [--jobs 100000] [--gpus 1000] [--line skip|fifo|backfill] [--nodes 8]
 
 Jobs come as a Poisson process that fills the pool to `--load`, of 1 to 64 GPUs, with run times spread over
-three powers of ten and time limits in four steps; the teams' guarantees are 60 % of the pool. The target is 10 s on one core.
+three powers of ten and time limits in four steps; the teams' guarantees are 60 % of
+the pool. The target is 10 s on one core.
 
 Measured on 2 cores shared with other work (processor time): 5.6 s with "skip", 3.4 s with "fifo", 7.6 s with
 "skip" on machines of 8 GPUs, 13 s with "backfill", with 50,000 to 60,000 preemptions each; 100 bytes for each

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.cli.devices import add_commands as add_device_commands
+from jupyter_gpuprof.cli.fleet import add_fleet
 from jupyter_gpuprof.cli.line import Line
 from jupyter_gpuprof.cli.scale import add_scale
 from jupyter_gpuprof.cli.spot import add_spot
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add_scale(commands)
     add_device_commands(commands)
     add_spot(commands)
+    add_fleet(commands)
 
     show = commands.add_parser("show", help="the report of a saved run")
     show.add_argument("run", help='an id, a name, a JSON file, "last", "scale", "batch" or "try"')

@@ -97,7 +97,13 @@ class GpuprofHandler(APIHandler):
     @property
     def user_name(self) -> str:
         """Who asks, for the audit."""
-        return str(getattr(self.current_user, "username", "") or "")
+        user = self.current_user
+        name = str(getattr(user, "username", "") or "")
+        # The server makes up a person, "Anonymous" and a moon, for whoever has its token or password.
+        if not str(getattr(user, "name", "")).startswith("Anonymous "):
+            return name
+        by_token = self.identity_provider.is_token_authenticated(self)
+        return "somebody with the server's token" if by_token else "somebody logged in to the server"
 
     def set_default_headers(self) -> None:
         """On errors too: which protocol this is; nothing of it is to be kept by caches."""

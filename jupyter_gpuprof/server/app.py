@@ -10,7 +10,7 @@ from tornado.ioloop import IOLoop
 
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.policy import SERVER_REAPER, Policy
-from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options
+from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options, valid_general
 from jupyter_gpuprof.server.routes import register
 from jupyter_gpuprof.server.service import ServerMonitor
 from jupyter_gpuprof.session.servermonitor import server_monitor
@@ -34,7 +34,8 @@ class GpuprofServer(ExtensionApp):
             policy=policy,
             interval_s=general.sample_period,
             allocation=general.detected_allocation(),
-            keep_days=general.retention_days,
+            # Not by a half of what is configured is anything deleted.
+            keep_days=float("inf") if wrong else general.retention_days,
         )
         self.monitor = ServerMonitor(
             devices,
@@ -59,12 +60,12 @@ class GpuprofServer(ExtensionApp):
             await monitor.end()
 
     def _options(self) -> tuple[GpuProf, Policy, tuple[str, ...]]:
-        """What is configured; with an error in it nothing is ever done to a kernel."""
+        """What is configured; with an error in it nothing is done to a kernel."""
         try:
             general, policy = read_options(self.config, parent=self)
         except OptionError as error:
             self.log.critical("gpuprof: %s The reaper is off.", error)
-            return GpuProf(), Policy(enabled=False), (f"{error} The reaper is off.",)
+            return valid_general(self.config), Policy(enabled=False), (f"{error} The reaper is off.",)
         return general, policy, ()
 
 

@@ -143,6 +143,18 @@ def read_options(config: Config, **kwargs: Any) -> tuple[GpuProf, Policy]:
     return general, reaper.policy()
 
 
+def valid_general(config: Config) -> GpuProf:
+    """The options of `GpuProf` that are right, where something else is wrong; the defaults for the others."""
+    found = GpuProf()
+    for name, value in config.get("GpuProf", {}).items():
+        try:
+            alone, _ = read_options(Config({"GpuProf": {name: value}}))
+        except OptionError:
+            continue
+        setattr(found, name, getattr(alone, name))
+    return found
+
+
 def _renamed(options: Any) -> dict[str, Any]:
     if not isinstance(options, Mapping):
         raise OptionError(f"GpuProfReaper.kernelspecs takes options by kernelspec, not {options!r}.", _HINT)

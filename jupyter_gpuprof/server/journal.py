@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from jupyter_gpuprof.store.audit import add_audit
 
 SCHEMA_ID = "https://schema.jupyter.org/jupyter_gpuprof/reaper/v1"
 SCHEMA_PATH = Path(__file__).with_name("events") / "reaper.yaml"
+
+#: How many rows wait in memory at most while the file cannot be written; then the oldest is lost.
+MOST_WAITING = 100
 
 #: Runs a blocking call in a thread.
 InThread = Callable[..., Awaitable[Any]]
@@ -32,6 +37,9 @@ class Journal:
         self._events = events
         self._in_thread = in_thread
         self._log = log
+        self._waiting: deque[AuditRow] = deque(maxlen=MOST_WAITING)
+        self._writing: asyncio.Lock | None = None
+        self._trouble = ""
         if events is not None:
             events.register_event_schema(SCHEMA_PATH)
 
@@ -47,10 +55,28 @@ class Journal:
         """
         self._log.info("gpuprof: %s (%s): %s", row.action, row.outcome, row.sentence)
         self._emit(row, next_action, due_s)
-        try:
-            await self._in_thread(add_audit, row)
-        except (sqlite3.Error, OSError) as error:
-            self._log.warning("gpuprof: the audit log cannot be written: %s", error)
+        self._waiting.append(row)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what waits; what cannot be written waits on."""
+        if not self._waiting:
+            return
+        if self._writing is None:
+            self._writing = asyncio.Lock()  # not before there is a loop
+        async with self._writing:
+            while self._waiting:
+                row = self._waiting[0]
+                try:
+                    await self._in_thread(add_audit, row)
+                except (sqlite3.Error, OSError) as error:
+                    if str(error) != self._trouble:  # once, not every second
+                        self._log.warning("gpuprof: the audit log cannot be written, it waits: %s", error)
+                    self._trouble = str(error)
+                    return
+                self._trouble = ""
+                if self._waiting and self._waiting[0] is row:  # else it was pushed out meanwhile
+                    self._waiting.popleft()
 
     def _emit(self, row: AuditRow, next_action: Action, due_s: Number) -> None:
         if self._events is None:

@@ -117,7 +117,10 @@ class Monitor(Protocol):
     async def keep(self, holder_id: str, hours: float, why: str = "", by: str = "") -> Json:
         """Leave a kernel alone for so long, by at most the policy's maximum; 0 hours end a keep.
 
-        Returns ``{holder_id, keep: {until_in_s, why} | null, asked_s, granted_s}``.
+        A keep that was made in the kernel itself stands beside it, and is ended there only.
+
+        Returns ``{holder_id, keep: {until_in_s, why} | null (what holds now), ended: bool (it is kept by
+        nothing now), asked_s, granted_s}``.
 
         Args:
             holder_id: the kernel's id.

@@ -16,7 +16,7 @@ from typing import Any
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import HolderNotFound, OptionError, ReleaseRefused
-from jupyter_gpuprof.records.audit import AuditRow
+from jupyter_gpuprof.records.audit import AuditRow, Outcome
 from jupyter_gpuprof.records.codec import encode
 from jupyter_gpuprof.records.devices import Attribution, Snapshot
 from jupyter_gpuprof.records.idleness import Decision, Keep
@@ -38,6 +38,7 @@ from jupyter_gpuprof.views.sighting_json import (
 
 #: For so long after the last reader the devices are looked at, in seconds, if the reaper is off.
 AWAKE_S = 60.0
+_OWN_KEEP = "What was asked of the server is ended, but the keep made in the kernel itself stands"
 _ACTIONS = ("free", "offload", "shutdown")
 
 
@@ -81,6 +82,7 @@ class ServerMonitor:
         self._read_s = float("-inf")
         self._waiting: list[asyncio.Future[Sighting]] = []
         self._failing = ""
+        self._trouble, self._remarks = "", 0
         self._kernels = Kernels(kernel_manager, session_manager, clock=clock, log=log)
         self._journal = Journal(events, self._in_thread, log)
         self._actions = Actions(
@@ -219,14 +221,24 @@ class ServerMonitor:
             self._kernels.keeps.pop(holder_id, None)
         else:
             self._kernels.keeps[holder_id] = keep
-        words = f"It is kept for {granted_s / 3600:.3g} h" if keep else "It is kept no longer"
-        sentence = words + (f" ({why})." if why else ".")
+        own = self._monitor.own_keep(holder_id)
+        stands = own if own is not None and own.until_s > now_s else None
+        words = f"{by or 'somebody'} asked for it" + (f" ({why})." if why else ".")
+        if keep is not None:
+            sentence = f"It is kept for {granted_s / 3600:.3g} h: {words}"
+            stands = max((k for k in (keep, stands) if k is not None), key=lambda k: k.until_s)
+        elif stands is not None:
+            sentence = f"{_OWN_KEEP} for {(stands.until_s - now_s) / 60:.0f} min: {words}"
+        else:
+            sentence = f"It is kept no longer: {words}"
+        outcome: Outcome = "done" if keep is not None or stands is None else "failed"
         await self._journal.write(
-            AuditRow(clock.utc_now(), holder_id, _path(sight), "keep", by or "somebody", "done", sentence)
+            AuditRow(clock.utc_now(), holder_id, _path(sight), "keep", by or "somebody", outcome, sentence)
         )
         return {
             "holder_id": holder_id,
-            "keep": keep_json(keep, now_s),
+            "keep": keep_json(stands, now_s),
+            "ended": stands is None,
             "asked_s": asked_s,
             "granted_s": granted_s,
         }
@@ -293,7 +305,23 @@ class ServerMonitor:
         for future in waiting:
             if not future.done():
                 future.set_result(sighting)
+        self._say_trouble()
         self._actions.begin(sighting)
+        if not self._actions.acting:
+            await self._journal.flush()
+
+    def _say_trouble(self) -> None:
+        """What is wrong with the ledger, once, and again when it changes."""
+        writer = self._monitor.writer
+        if writer is None:
+            return
+        for remark in writer.remarks[self._remarks :]:
+            self._log.warning("gpuprof: %s", remark)
+        self._remarks = len(writer.remarks)
+        trouble = writer.trouble.partition(";")[0]  # what follows is a number that grows
+        if trouble and trouble != self._trouble:
+            self._log.warning("gpuprof: %s; what waits is written later.", trouble)
+        self._trouble = trouble
 
     async def _next_look(self) -> Sighting:
         future: asyncio.Future[Sighting] = asyncio.get_running_loop().create_future()
@@ -341,7 +369,7 @@ class ServerMonitor:
 
 def _asked_for(decision: Decision, action: Any, by: str, version: int) -> Decision:
     """The decision of a person, about the holder as it is now."""
-    sentence = f"{by or 'Somebody'} asked for it."
+    sentence = f"Asked for by {by or 'somebody'}."
     return replace(decision, action=action, sentence=sentence, version=version, dry_run=False)
 
 

@@ -47,7 +47,7 @@ class DeviceMonitor:
         writer: where the device seconds go; None keeps none.
         lease: whose turn it is to write them, of several servers on this machine; None: always ours.
         allocation: what a device that nobody holds is.
-        keep_days: for how long the seconds are kept.
+        keep_days: for how long the seconds are kept; infinite: nothing is ever deleted.
         reported: what the kernels say of themselves.
         server_pid: the server, whose descendants the kernels are.
         user: whose server it is, for the ledger.
@@ -90,6 +90,7 @@ class DeviceMonitor:
         self._trained: set[ProcessId] = set()
         self._stuck: set[ProcessId] = set()
         self._own_keeps: dict[str, Keep] = {}
+        self._postponed: set[str] = set()
         self._last: Tick | None = None
         self._pruned_s = 0.0
 
@@ -141,9 +142,7 @@ class DeviceMonitor:
 
     def postponed(self, holder_id: str) -> None:
         """Its last step was not carried out: all steps come again, after another idle timeout."""
-        watch = self._watches.get(holder_id)
-        if watch is not None:
-            self._watches[holder_id] = replace(watch, base_s=self._clock() * 1e-9, steps=())
+        self._postponed.add(holder_id)  # a look may be on in another thread: the next one knows
 
     def own_keep(self, kernel_id: str) -> Keep | None:
         """What the kernel itself asked for, as of the last look."""
@@ -196,7 +195,11 @@ class DeviceMonitor:
             work=kernel_work(kernel, holdings, snapshot, tree),
             keep=self._keep(seen, tree, id),
         )
-        watch, decision = decide(facts, self._watches.get(seen.kernel_id), self.policy, tick)
+        before = self._watches.get(seen.kernel_id)
+        if seen.kernel_id in self._postponed:
+            self._postponed.discard(seen.kernel_id)
+            before = replace(before, base_s=tick.now_s, steps=()) if before is not None else None
+        watch, decision = decide(facts, before, self.policy, tick)
         self._watches[seen.kernel_id] = watch
         trained = decision.activity == "idle" and id in self._trained
         state = "finished and holding" if trained and facts.work.held_bytes != 0 else decision.activity
@@ -274,7 +277,7 @@ class DeviceMonitor:
             )
         if rows or self.writer.trouble:
             self.writer.add(rows)
-        if rows and tick.now_s - self._pruned_s > _DAY_S:
+        if rows and self._keep_days < float("inf") and tick.now_s - self._pruned_s > _DAY_S:
             self._pruned_s = tick.now_s
             try:
                 self.writer.prune(tick.wall_s, keep_days=self._keep_days)

@@ -425,7 +425,7 @@ def test_29_the_decision_carries_its_evidence():
     assert decision.reason == "idle"
     assert "holds 1.00 GiB" in decision.evidence
     assert "device works 0 % of the time" in decision.evidence
-    assert decision.sentence.startswith("Kernel k is idle for")
+    assert decision.sentence.startswith("work/a.ipynb is idle for")
 
 
 @pytest.mark.parametrize("jump", ["gap", "wall", "back"])

@@ -135,8 +135,8 @@ def test_completion_file(tmp_path: Path) -> None:
         "JobId=12 UserId=ann(1000) GroupId=ann(1000) Name=my job State JobState=TIMEOUT Partition=gpu"
         " TimeLimit=60 StartTime=2025-01-01T01:00:00 EndTime=2025-01-01T02:00:00 NodeList=n1 NodeCnt=1"
         " ProcCnt=8 WorkDir=/home/ann ReservationName= Tres=cpu=8,mem=8G,node=1,billing=8,gres/gpu=2"
-        " Account=vision QOS=high WcKey= Cluster=c SubmitTime=2025-01-01T00:30:00 EligibleTime=2025-01-01T00:30:00"
-        " DerivedExitCode=0:0 ExitCode=0:0 \n"
+        " Account=vision QOS=high WcKey= Cluster=c SubmitTime=2025-01-01T00:30:00"
+        " EligibleTime=2025-01-01T00:30:00 DerivedExitCode=0:0 ExitCode=0:0 \n"
     )
     records = read(tmp_path, line + "JobId=13 UserId=bo\n")
     job = only(records)

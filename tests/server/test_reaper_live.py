@@ -304,3 +304,46 @@ def test_a_dry_run_does_nothing(tmp_path: Path):
         assert live.monitor.ledger("notebook")["groups"][0]["key"] == "work/a.ipynb"
 
     play(tmp_path, scenario, action="shutdown", dry_run=True)
+
+
+@steady
+@pytest.mark.parametrize("seconds", [1.0, 6.0], ids=["a short cell", "a long one"])
+def test_a_cell_that_waited_while_a_save_took_long_cancels_the_shutdown(tmp_path: Path, seconds: float):
+    async def scenario(live: Live) -> None:
+        kernel_id = await live.kernel()
+        client = await live.client(kernel_id)
+        begun = tmp_path / "begun"
+        await live.run(
+            client,
+            "from jupyter_gpuprof.session.releasehooks import on_release\nimport pathlib, time\n"
+            f"on_release(lambda: (pathlib.Path({str(begun)!r}).touch(), time.sleep(2)))",
+        )
+        await live.until(begun.exists)
+        await asyncio.sleep(0.5)
+        await live.run(client, f"time.sleep({seconds}); pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
+        assert (tmp_path / "ran").exists()
+        await live.until(lambda: ("shutdown", "cancelled") in live.actions(kernel_id))
+        assert ("shutdown", "released") not in live.actions(kernel_id)
+
+    play(tmp_path, scenario, action="shutdown")
+
+
+@steady
+def test_a_save_that_fails_stops_the_shutdown_once(tmp_path: Path):
+    async def scenario(live: Live) -> None:
+        kernel_id = await live.kernel()
+        client = await live.client(kernel_id)
+        await live.run(
+            client,
+            "from jupyter_gpuprof.session.releasehooks import on_release\non_release(lambda: 1 / 0)",
+        )
+        await live.until(lambda: ("shutdown", "released") in live.actions(kernel_id))
+        once = [("warn", "done"), ("free", "done")]
+        assert live.actions(kernel_id) == [
+            *once, ("shutdown", "cancelled"), *once, ("shutdown", "released")
+        ]  # fmt: skip
+        said = [r["sentence"] for r in live.monitor.audit()["rows"] if r["action"] == "shutdown"]
+        assert all("ZeroDivisionError" in sentence for sentence in said)
+        assert "after another idle timeout" in said[1]
+
+    play(tmp_path, scenario, action="shutdown")

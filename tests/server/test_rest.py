@@ -161,10 +161,8 @@ def test_answers_carry_the_protocol(server: Server) -> None:
 
 def test_who_asks_and_what_for_comes_to_the_monitor(server: Server) -> None:
     kept = server.call("POST", KEEP, {"hours": 1.5, "why": "long eval"}).json()
-    user = server.get("api/me").json()["identity"]["username"]
     assert kept["asked_s"] == 5400
-    assert kept["keep"]["why"].startswith("long eval by ")
-    assert len(kept["keep"]["why"].removeprefix("long eval by ")) == len(user) > 0
+    assert kept["keep"]["why"] == "long eval by somebody with the server's token"
     assert server.call("POST", RELEASE).json()["action"] == "free"
     assert server.call("POST", RELEASE, {"action": "offload"}).json()["action"] == "offload"
     assert server.call("POST", KEEP, {"hours": 0}).json()["keep"] is None
