@@ -21,7 +21,7 @@ from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.session.allocation import allocation_here
 
-_HINT = "jupyter server --help-all lists the options of GpuProf and GpuProfReaper."
+_HINT = "docs/server.md lists the options of GpuProf and GpuProfReaper."
 #: The options of `Policy` that are durations; here they go without the unit in the name.
 _DURATIONS = ("idle_timeout", "warn_before", "busy_timeout", "keep_max", "step_wait", "start_grace")
 _PLAIN = (

@@ -83,6 +83,7 @@ class ServerMonitor:
         self._waiting: list[asyncio.Future[Sighting]] = []
         self._failing = ""
         self._trouble, self._remarks = "", 0
+        self._flushing: asyncio.Task[None] | None = None
         self._kernels = Kernels(kernel_manager, session_manager, clock=clock, log=log)
         self._journal = Journal(events, self._in_thread, log)
         self._actions = Actions(
@@ -111,6 +112,8 @@ class ServerMonitor:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._actions.close()
+        if self._flushing is not None:
+            await asyncio.gather(self._flushing, return_exceptions=True)
         self._kernels.close()
         if self._pool is not None:
             await asyncio.get_running_loop().run_in_executor(self._pool, self._monitor.close)
@@ -307,8 +310,8 @@ class ServerMonitor:
                 future.set_result(sighting)
         self._say_trouble()
         self._actions.begin(sighting)
-        if not self._actions.acting:
-            await self._journal.flush()
+        if self._flushing is None or self._flushing.done():  # a locked file is not to make looks late
+            self._flushing = asyncio.ensure_future(self._journal.flush())
 
     def _say_trouble(self) -> None:
         """What is wrong with the ledger, once, and again when it changes."""

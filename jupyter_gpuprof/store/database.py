@@ -165,7 +165,8 @@ def connect(
 
     Args:
         path: the file.
-        remarks: what a person should know is appended here.
+        remarks: what a person should know is appended here. With it the file is looked through for damage
+            at each call, without it only at the first one of this process.
         timeout_s: how long to wait for other writers.
         any_thread: allow it in other threads than this one, one at a time.
 
@@ -174,7 +175,7 @@ def connect(
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return _connect(path, timeout_s, any_thread)
+        return _connect(path, timeout_s, any_thread, remarks is not None)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise  # locked, read-only, disk full: not broken
@@ -183,7 +184,7 @@ def connect(
             remarks.append(
                 f"The ledger was damaged ({error}); it is kept as {aside.name}, a new one was begun."
             )
-        return _connect(path, timeout_s, any_thread)
+        return _connect(path, timeout_s, any_thread, True)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -208,13 +209,13 @@ def readable() -> Iterator[None]:
         raise LedgerError(f"The ledger cannot be read: {error}.") from error
 
 
-def _connect(path: Path, timeout_s: float, any_thread: bool) -> sqlite3.Connection:
+def _connect(path: Path, timeout_s: float, any_thread: bool, look: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=timeout_s, check_same_thread=not any_thread, factory=_Connection
     )
     try:
         file = identity(path)
-        if file is None or file not in _checked:
+        if look or file not in _checked:
             answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if answer != "ok":
                 raise sqlite3.DatabaseError(answer.splitlines()[-1])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jupyter_gpuprof.records.reading import Missing
-from jupyter_gpuprof.views.format import NOT_AVAILABLE, byte_size, clean, percent, seconds, shorten
+from jupyter_gpuprof.views.format import NOT_AVAILABLE, byte_size, clean, counted, percent, seconds, shorten
 from jupyter_gpuprof.views.lines import bullet_lines, fitting, wrap
 
 Json = dict[str, Any]
@@ -18,7 +18,8 @@ _ID = 8
 def devices_text(answer: Json, width: int = 100) -> str:
     """The devices, one line each; see `server.protocol.Monitor.devices`."""
     if not answer["devices"]:
-        return f"No device: {clean(answer['reason']) or 'the driver lists none'}.\n"
+        what = "The devices are not known" if answer["state"] == "unknown" else "No device"
+        return f"{what}: {clean(answer['reason']) or 'the driver lists none'}.\n"
     rows = [("#", "Device", "Memory used", "Of", "Work", "Held by")]
     for device in answer["devices"]:
         rows.append(
@@ -37,6 +38,15 @@ def devices_text(answer: Json, width: int = 100) -> str:
     if answer["driver"]:
         lines.append(f"Driver {clean(answer['driver'])}")
     return "\n".join(lines) + "\n"
+
+
+def _rest(other: Json) -> str:
+    """What of a device belongs to no kernel of the server, as far as that is known."""
+    held, uuid = other["held_bytes"], clean(other["device_uuid"])
+    if isinstance(held, dict):
+        return f"What others hold of {uuid} is not known ({clean(held['missing'])})"
+    processes = f" ({counted(len(other['processes']), 'process')})" if other["processes"] else ""
+    return f"{byte_size(_number(held))} of {uuid} belong to none of these kernels{processes}"
 
 
 def holders_text(answer: Json, width: int = 100) -> str:
@@ -65,11 +75,7 @@ def holders_text(answer: Json, width: int = 100) -> str:
             )
         )
     lines = fitting(rows, width, (3, 4), "", (5, 4)) if len(rows) > 1 else ["No kernel."]
-    rest = [
-        f"{byte_size(_number(other['held_bytes']))} of {other['device_uuid']} belong to none of these kernels"
-        + (f" ({len(other['processes'])} processes)" if other["processes"] else "")
-        for other in answer["unattributed"]
-    ]
+    rest = [_rest(other) for other in answer["unattributed"]]
     return "\n".join([*lines, *(bullet_lines(rest, width) if rest else [])]) + "\n"
 
 

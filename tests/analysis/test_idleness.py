@@ -409,6 +409,23 @@ def test_26_remote_kernels_are_never_touched():
     assert world.actions == []
 
 
+def test_a_kept_kernel_shows_for_how_long_it_is_really_idle():
+    world = World()
+    world.look()
+    world.cell(5)
+    ended_s = world.now_s
+    world.keep = Keep(world.now_s, world.now_s + 300)
+    kept = world.run(60)
+    assert (kept.reason, kept.action) == ("keep", "none")
+    assert kept.idle_s == pytest.approx(world.now_s - ended_s)
+    world.keep = None  # ended early: the steps count from then on, the idle time from the cell
+    ended_early_s = world.now_s
+    while "shutdown" not in done(world):
+        last = world.run(10)
+    assert dict(world.actions)["shutdown"] >= ended_early_s + 90
+    assert last.idle_s == pytest.approx(world.now_s - ended_s)
+
+
 def test_29_a_keep_has_a_maximum():
     world = World(policy=replace(SHUTDOWN, keep_max_s=100))
     world.keep = Keep(world.now_s, world.now_s + 1e6)

@@ -7,7 +7,7 @@ from traitlets.config import Config
 
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.policy import Policy
-from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options
+from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options, valid_general
 from jupyter_gpuprof.views.policy_text import policy_line
 
 
@@ -69,7 +69,7 @@ def test_what_makes_no_sense_is_one_sentence(reaper: dict, words: str):
     with pytest.raises(OptionError) as error:
         options(**reaper)
     assert words in str(error.value)
-    assert "--help-all" in str(error.value)
+    assert "docs/server.md" in str(error.value)
     assert "_s " not in str(error.value)
 
 
@@ -80,6 +80,17 @@ def test_what_makes_no_sense_is_one_sentence(reaper: dict, words: str):
 def test_the_general_options_are_checked_too(general: dict):
     with pytest.raises(OptionError, match="GpuProf"):
         options(general)
+
+
+def test_what_is_right_stands_where_something_else_is_wrong():
+    config = Config()
+    config.GpuProf.update(
+        {"retention_days": 2000.0, "price": -1.0, "sample_perod": 3.0, "allocation": "held"}
+    )
+    config.GpuProfReaper.idle_timout = 5
+    general = valid_general(config)
+    assert (general.retention_days, general.allocation) == (2000.0, "held")
+    assert (general.price, general.sample_period) == (None, 1.0)
 
 
 def test_allocation_by_the_environment(monkeypatch: pytest.MonkeyPatch):

@@ -140,6 +140,11 @@ def test_a_keep_prevents_and_is_bounded(tmp_path: Path):
         )
         holder = await live.until(lambda: live.holder(kernel_id).get("keep") and live.holder(kernel_id))
         assert holder["keep"]["why"] == "from the kernel"
+        answer = await live.monitor.keep(kernel_id, 0, by="ann")
+        assert (answer["ended"], answer["keep"]["why"]) == (False, "from the kernel")
+        row = live.monitor.audit(1)["rows"][0]
+        assert row["outcome"] == "failed"
+        assert "made in the kernel itself stands for 10 min: ann asked" in row["sentence"]
 
     play(tmp_path, scenario, action="shutdown", keep_max=3600.0)
 

@@ -128,3 +128,31 @@ def test_runs_ledger_and_audit_of_an_empty_file(tmp_path: Path):
     assert made.runs() == {"runs": []}
     assert made.audit() == {"rows": []}
     assert made.ledger("day", 3600.0, 2.5)["groups"] == []
+
+
+class Writer:
+    """A ledger in trouble."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.remarks: list[str] = []
+        self.lost_s = 0.0
+
+    def close(self) -> None:
+        pass
+
+
+def test_trouble_of_the_ledger_is_logged_once(caplog: pytest.LogCaptureFixture):
+    made = monitor(False, Reader(FakeClock()))
+    writer = made._monitor.writer = Writer()
+    with caplog.at_level(logging.WARNING):
+        for waiting in range(3):
+            writer.trouble = f"The ledger cannot be written (disk full); {waiting} rows wait."
+            made._say_trouble()
+        writer.remarks.append("The ledger was damaged.")
+        writer.trouble = "The ledger cannot be written (locked); 5 rows wait."
+        made._say_trouble()
+        made._say_trouble()
+    said = [record.getMessage() for record in caplog.records]
+    assert ["disk full" in said[0], "damaged" in said[1], "locked" in said[2]] == [True] * 3
+    assert len(said) == 3
