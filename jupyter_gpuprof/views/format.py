@@ -118,7 +118,7 @@ def number(value: Reading) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun: ``1 step``, ``200 steps``."""
-    plural = noun + ("es" if noun.endswith("ch") else "s")
+    plural = noun + ("es" if noun.endswith(("ch", "ss")) else "s")
     return f"{count:,} {noun if count == 1 else plural}"
 
 

@@ -60,7 +60,10 @@ def test_holders_orphans_and_the_rest():
     assert "warn in 55.0 s" in text
     assert "(no notebook)" in text
     assert "pid 7" in text
-    assert "1.0 GiB of GPU-0 belong to none of these kernels (1 processes)" in text
+    assert "1.0 GiB of GPU-0 belong to none of these kernels (1 process)" in text
+    unknown = {**rest, "held_bytes": {"missing": "the driver does not answer"}}
+    told = holders_text({"holders": [], "orphans": [], "unattributed": [unknown]})
+    assert "What others hold of GPU-0 is not known (the driver does not answer)" in told
     assert all(len(line) <= 70 for line in holders_text(
         {"holders": [holder], "orphans": [orphan], "unattributed": []}, 70).splitlines())  # fmt: skip
     assert holders_text({"holders": [], "orphans": [], "unattributed": []}) == "No kernel.\n"
