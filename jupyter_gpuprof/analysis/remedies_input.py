@@ -96,7 +96,10 @@ def _workers(advice: Advice, loader: Loader, supply: Supply | Missing, cost: Ste
     )
     if memory and workers == most:
         how += f"; {memory}"
-    title = f"Load in {workers} worker process{'es' if workers > 1 else ''}: num_workers={workers}"
+    setting = f"num_workers={workers}"
+    if not now:  # or they would start anew at each epoch, which is not in the prediction
+        setting += " persistent_workers=True"
+    title = f"Load in {workers} worker process{'es' if workers > 1 else ''}: {setting.replace(' ', ', ')}"
     advice.weigh(
         cost.mean_s,
         Remedy(
@@ -104,7 +107,7 @@ def _workers(advice: Advice, loader: Loader, supply: Supply | Missing, cost: Ste
             title,
             predicted[workers],
             how,
-            f"num_workers={workers}",
+            setting,
         ),
         f"{what}: no, {_why_no_workers(supply.with_workers(workers), supply)}",
     )

@@ -12,6 +12,15 @@ _LOADER = "torch/utils/data/dataloader.py"
 _WORKER = "torch/utils/data/_utils/worker.py"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
 _QUEUE = "multiprocessing/queues.py"
+#: Innermost where the training thread waits for the worker's answer.
+_ASKING = frozenset(
+    {
+        "multiprocessing/connection.py",
+        "multiprocessing/reduction.py",
+        "multiprocessing/resource_sharer.py",
+        "socket.py",
+    }
+)
 _BACKWARD = ("torch/_tensor.py", "torch/autograd/__init__.py")
 _UNPICKLING = re.compile(
     r"torch/multiprocessing/|torch/utils/data/_utils/pin_memory|multiprocessing/re(duction|source_)"
@@ -98,7 +107,13 @@ def is_idle(frames: Sequence[Frame]) -> bool:
 
 
 def takes_over(frames: Sequence[Frame]) -> bool:
-    """Whether the training thread unpickles or pins a batch that a worker made."""
+    """Whether the training thread unpickles or pins a batch that a worker made.
+
+    To take over shared memory it asks a thread of the worker for it; on crowded cores that thread comes late,
+    and this one waits for the worker, as it does for the batch itself.
+    """
+    if frames and library(frames[0].file) in _ASKING:
+        return False
     for frame in frames:
         file = library(frame.file)
         if _UNPICKLING.match(file) or (file == _QUEUE and "loads(" in frame.text):

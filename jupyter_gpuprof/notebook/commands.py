@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,50 +143,27 @@ def _trace(magics: GpuprofMagics, args: Any) -> Any:
 
 
 def _try(magics: GpuprofMagics, args: Any) -> Any:
-    from jupyter_gpuprof.session.trial import LIMIT_S, try_change
+    from jupyter_gpuprof.session.trial import try_change
 
-    cell, run = _last_cell(magics)
-    line = output.RerunLine(magics.ip, "try")
-    try:
-        trial = try_change(
-            cell,
-            run,
-            magics.ip.user_ns,
-            args.settings,
-            steps=args.steps,
-            limit_s=args.timeout or LIMIT_S,
-            allow_writes=args.allow_writes,
-            progress=line.show,
-        )
-    finally:
-        line.finish("")
-    output.write_record(trial, args)
-    return trial
+    return _rerun(magics, args, "try", partial(try_change, words=args.settings))
 
 
 def _batch(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.batch import batch_curve, parse_grow, parse_share
-    from jupyter_gpuprof.session.trial import LIMIT_S
 
     grow, until_memory = parse_grow(args.grow), parse_share(args.until_memory)
+    return _rerun(magics, args, "batch", partial(batch_curve, grow=grow, until_memory=until_memory))
+
+
+def _rerun(magics: GpuprofMagics, args: Any, name: str, measure: Callable[..., Any]) -> Any:
+    """Rerun the last cell by `measure` with the options that all of these have."""
+    from jupyter_gpuprof.session.trial import LIMIT_S
+
     cell, run = _last_cell(magics)
-    line = output.RerunLine(magics.ip, "batch")
-    try:
-        curve = batch_curve(
-            cell,
-            run,
-            magics.ip.user_ns,
-            grow=grow,
-            until_memory=until_memory,
-            steps=args.steps,
-            limit_s=args.timeout or LIMIT_S,
-            allow_writes=args.allow_writes,
-            progress=line.show,
-        )
-    finally:
-        line.finish("")
-    output.write_record(curve, args)
-    return curve
+    if args.timeout is not None and not args.timeout > 0:
+        raise OptionError(f"--timeout takes seconds above 0, not {args.timeout:g}.")
+    options = {"steps": args.steps, "limit_s": args.timeout or LIMIT_S, "allow_writes": args.allow_writes}
+    return output.measured(magics.ip, args, name, partial(measure, cell, run, magics.ip.user_ns, **options))
 
 
 def _scale(magics: GpuprofMagics, args: Any) -> None:
@@ -194,9 +173,7 @@ def _scale(magics: GpuprofMagics, args: Any) -> None:
     from jupyter_gpuprof.session.scaleoptions import parse_counts, scale_options
 
     options = scale_options(parse_counts(args.counts), args)
-    for path in (args.json, args.html):  # before minutes of measuring, not after
-        if why := output.unwritable(path):
-            raise OptionError(f"{path} cannot be written: {why}.", "Name a file in a folder that exists.")
+    output.check_writable(args)
     cell, run = _last_cell(magics)
     shown = ScalingDisplay(magics.ip)
     measured = Scale(

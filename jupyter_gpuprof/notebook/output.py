@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof import clock
-from jupyter_gpuprof.errors import GpuprofError
+from jupyter_gpuprof.errors import GpuprofError, OptionError
 
 if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
@@ -231,6 +231,39 @@ def unwritable(path: Path | None) -> str:
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
     return ""
+
+
+def measured(shell: Any, args: Any, name: str, measure: Callable[..., Any]) -> Any:
+    """Measure something that takes a while, under a line that tells how far it is, and write what came of it.
+
+    Args:
+        shell: the IPython shell.
+        args: with ``json`` and ``html``, paths or None.
+        name: of the command.
+        measure: called with ``progress``; gives the record.
+
+    Raises:
+        OptionError: a path cannot be written.
+    """
+    check_writable(args)
+    line = RerunLine(shell, name)
+    try:
+        record = measure(progress=line.show)
+    finally:
+        line.finish("")
+    write_record(record, args)
+    return record
+
+
+def check_writable(args: Any) -> None:
+    """Refuse before minutes of measuring what could not be written after them.
+
+    Raises:
+        OptionError: one of ``json`` and ``html`` cannot be written.
+    """
+    for path in (args.json, args.html):
+        if why := unwritable(path):
+            raise OptionError(f"{path} cannot be written: {why}.", "Name a file in a folder that exists.")
 
 
 def write_record(record: Any, args: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,22 +18,11 @@ def _checkpoint(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.checkpointcost import measure_checkpoint
 
     cell, run = magics.last_cell or (None, None)
-    line = output.RerunLine(magics.ip, "checkpoint")
-    try:
-        cost = measure_checkpoint(
-            cell,
-            run,
-            magics.ip.user_ns,
-            folder=args.to.expanduser(),
-            save=args.save,
-            load=args.load,
-            repeats=args.repeats,
-            progress=line.show,
-        )
-    finally:
-        line.finish("")
-    output.write_record(cost, args)
-    return cost
+    options = {"save": args.save, "load": args.load, "repeats": args.repeats}
+    measure = partial(
+        measure_checkpoint, cell, run, magics.ip.user_ns, folder=args.to.expanduser(), **options
+    )
+    return output.measured(magics.ip, args, "checkpoint", measure)
 
 
 def _spot(magics: GpuprofMagics, args: Any) -> Any:

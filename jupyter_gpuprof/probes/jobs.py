@@ -49,6 +49,14 @@ def ended(process: subprocess.Popen[bytes], patience_s: float) -> bool:
     return True
 
 
+def how_ended(process: subprocess.Popen[bytes]) -> str:
+    """How a job's first process ended, in words; "" if it ended well."""
+    status = process.returncode
+    if status is not None and status < 0:
+        return f"the process was ended by {signal.Signals(-status).name}"
+    return f"the process ended with exit status {status}" if status else ""
+
+
 def end(process: subprocess.Popen[bytes], tag: str, grace_s: float = GRACE_S) -> None:
     """End a job and everything that came of it; returns when all of it is gone (or cannot be ended).
 

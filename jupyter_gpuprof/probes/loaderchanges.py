@@ -80,7 +80,10 @@ def changed(arguments: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[di
         new = {name: value for name, value in new.items() if name not in _OF_WORKERS}
     batches = new.get("batch_sampler")
     if "batch_size" in wanted:
-        if type(batches) is BatchSampler:
+        items = _items(new.get("dataset"))
+        if items is not None and wanted["batch_size"] > items:
+            problems.append(f"batch_size: {wanted['batch_size']} is more than the {items} items there are")
+        elif type(batches) is BatchSampler:
             new["batch_sampler"] = BatchSampler(batches.sampler, wanted["batch_size"], batches.drop_last)
         elif batches is not None:
             problems.append(f"batch_size: the batches come from a {type(batches).__name__}")
@@ -95,6 +98,14 @@ def changed(arguments: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[di
         except Exception as error:
             problems.append(f"cache: {error or type(error).__name__}")
     return new, problems
+
+
+def _items(dataset: Any) -> int | None:
+    """How many items a data set has; None where it does not tell."""
+    try:
+        return len(dataset)
+    except Exception:
+        return None
 
 
 def rebuild(loader: Any, wanted: Mapping[str, Any]) -> list[str]:

@@ -99,6 +99,10 @@ def batch_curve(
                     progress(RerunProgress(f"batch size {size}", done, clock.now_s() - started_s))
 
             result = rerun.round((f"batch_size={size}",), wanted, limit_s=limit_s, on_step=on_step)
+            if result.not_applied and not result.lines:
+                why = "; ".join(result.not_applied)
+                unknown = Missing(why)
+                return BatchPoint(size, "failed", unknown, unknown, unknown, why)
             notes.extend(note for note in result.not_applied if note not in notes)
             return _point(size, result)
 

@@ -17,18 +17,18 @@ def predicted_ratio(run: Run, settings: tuple[str, ...]) -> tuple[Number, str]:
     The remedies of the run predict the settings that they name; another number of workers is predicted by
     the model behind them. What neither knows has no prediction.
     """
-    now_s = run.steps.mean_s
-    if len(settings) != 1:
-        return Missing("several changes at once are not predicted"), ""
+    now_s, wanted = run.steps.mean_s, " ".join(settings)
     if isinstance(now_s, Missing) or not now_s:
         return Missing("the run counted no step"), ""
     for remedy in run.remedies:
-        if remedy.setting == settings[0]:
+        if remedy.setting == wanted:
             then_s = remedy.predicted_step_s
             if isinstance(then_s, Missing) or not then_s:
                 return then_s or Missing("no time is left of a step"), remedy.how
             return now_s / then_s, remedy.how
-    name, _, value = settings[0].partition("=")
+    if len(settings) != 1:
+        return Missing("several changes at once are not predicted"), ""
+    name, _, value = wanted.partition("=")
     if name == "num_workers" and value.isdecimal():
         return _with_workers(run, int(value), float(now_s))
     return Missing("the run's remedies do not name this change"), ""
@@ -57,4 +57,7 @@ def _with_workers(run: Run, workers: int, now_s: float) -> tuple[Number, str]:
     if isinstance(supply, Missing):
         return supply, ""
     then_s = supply.predicted_s(supply.with_workers(workers))
-    return now_s / then_s, f"a batch takes {ms(supply.batch_s)}, on {supply.cores} cores"
+    how = f"a batch takes {ms(supply.batch_s)}, on {supply.cores} cores"
+    if not supply.workers:
+        how += "; starting the workers at each epoch comes on top"
+    return now_s / then_s, how

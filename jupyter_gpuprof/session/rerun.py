@@ -17,6 +17,7 @@ from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.probes import jobs, machine
 from jupyter_gpuprof.session.cell import Cell, compile_cell, plain_source
+from jupyter_gpuprof.session.interrupts import held
 from jupyter_gpuprof.session.job import Job, JobFolder, Round
 from jupyter_gpuprof.session.shipping import ship
 from jupyter_gpuprof.session.writes import refuse_writes
@@ -119,11 +120,10 @@ class Rerun:
         job = replace(self._job, steps=steps, settings=settings, names=str(self._names))
         with self._job_folder() as files:
             files.write_job(job)
-            why = run_job(files, limit_s=limit_s, patience_s=patience_s, on_step=on_step)
+            why, words = run_job(files, limit_s=limit_s, patience_s=patience_s, on_step=on_step)
             done = files.read_round()
             if why or done is None:
-                words = files.last_words()
-                return Round(why or "failed", error=words or "the process ended without an answer")
+                return Round(why or "failed", error=words)
             return done
 
     @contextmanager
@@ -142,34 +142,39 @@ def run_job(
     patience_s: float,
     on_step: OnStep | None,
     module: str = "jupyter_gpuprof.session.rerun_child",
-) -> Any:
+) -> tuple[Any, str]:
     """Start a job's process and wait for its end.
 
     Returns:
-        "hung" or "timed out" if it was ended by us, else "".
+        "hung" or "timed out" if it was ended by us, else ""; and how it ended, in words.
 
     Raises:
         KeyboardInterrupt: and whatever else interrupts the wait, once the process is ended.
     """
     tag = secrets.token_hex(8)
     command = [sys.executable, "-c", _BOOT.format(module=module), str(files.path)]
-    process = jobs.start(command, tag=tag, env=_own_temporary(files.path), output=files.output)
     started_s = moved_s = clock.now_s()
     step = -1
+    process = None
     try:
+        with held():
+            process = jobs.start(command, tag=tag, env=_own_temporary(files.path), output=files.output)
         while not jobs.ended(process, 0.2):
             now_s, came_to = clock.now_s(), files.progress()
             if came_to != step:
                 step, moved_s = came_to, now_s
             if on_step is not None:
                 on_step(step)
+            at = f"at step {step}" if step >= 0 else "before its first step"
             if now_s - started_s > limit_s:
-                return "timed out"
+                return "timed out", f"{at}, after {limit_s:.0f} s"
             if now_s - moved_s > patience_s:
-                return "hung"
-        return ""
+                return "hung", f"{at}, for {patience_s:.0f} s"
+        return "", jobs.how_ended(process) or files.last_words()
     finally:
-        jobs.end(process, tag)
+        if process is not None:
+            with held():  # a second Ctrl-C must not leave it behind
+                jobs.end(process, tag)
 
 
 def _own_temporary(folder: Path) -> dict[str, str]:

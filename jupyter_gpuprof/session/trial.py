@@ -82,6 +82,11 @@ def try_change(
             applied = settings if letter == "B" else ()
             result = rerun.round(applied, wanted, limit_s=limit_s, on_step=on_step)
             rounds[letter].append(_measured(result, changed if letter == "B" else ""))
+            if letter == "B" and result.not_applied and not result.lines:
+                raise UsageError(
+                    f"{changed} cannot be tried on this cell: {'; '.join(result.not_applied)}.",
+                    "Nothing of yours was changed.",
+                )
     before, after = (_variant(rounds[letter]) for letter in "AB")
     unit, scale = _unit(before, after)
     workers = (_workers(rounds["A"]), _workers(rounds["B"]))
@@ -111,7 +116,7 @@ def try_change(
 def _top_remedy(run: Run) -> tuple[str, ...]:
     for remedy in run.remedies:
         if remedy.setting:
-            return (remedy.setting,)
+            return tuple(remedy.setting.split())
     raise UsageError(
         "The last run has no remedy that can be tried by itself.",
         "Name a change: %gpuprof try num_workers=4 (%gpuprof help lists them).",

@@ -24,6 +24,7 @@ _FUNCTIONS: dict[str, frozenset[str]] = {
         "cv2": "imwrite VideoWriter", "imageio": "imwrite imsave mimwrite mimsave",
         "torchvision": "save_image write_png write_jpeg write_video", "torchaudio": "save",
         "soundfile": "write", "scipy": "savemat write", "safetensors": "save_file save_model",
+        "sqlite3": "connect",
         "pyarrow": "write_table write_dataset write_feather", "shelve": "open",
         "logging": "FileHandler RotatingFileHandler TimedRotatingFileHandler",
         "urllib": "urlretrieve", "gdown": "download",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jupyter_gpuprof.analysis import frames
 from jupyter_gpuprof.analysis.causes import host_causes, input_causes, wilson
 from jupyter_gpuprof.analysis.frames import callee, library
-from jupyter_gpuprof.analysis.stacks import host_activity, input_activity
+from jupyter_gpuprof.analysis.stacks import host_activity, input_activity, takes_over, waits_for_workers
 from jupyter_gpuprof.records.causes import HOST_CAUSES, INPUT_CAUSES, Causes
 from jupyter_gpuprof.records.reading import Estimate, Missing
 from jupyter_gpuprof.records.samples import Frame, Samples, StackCount
@@ -56,6 +56,7 @@ UNPICKLES = (
     lib("multiprocessing/queues.py", "Queue.get", "_ForkingPickler.loads(res)"),
     *WAITS[2:],
 )
+ASKS = (lib("multiprocessing/connection.py", "Connection._recv"), *UNPICKLES)
 IDLE = (
     *WAITS[:2],
     lib("torch/utils/data/_utils/worker.py", "_worker_loop", "index_queue.get(timeout=5)"),
@@ -394,3 +395,9 @@ def test_any_stacks_are_shares(training: Samples | None, workers: Samples | None
 
 def holds(share: Estimate) -> bool:
     return 0 <= share.low <= share.value <= share.high <= 1
+
+
+def test_waiting_for_a_workers_answer_is_waiting_for_the_worker() -> None:
+    assert takes_over(UNPICKLES)
+    assert not takes_over(ASKS)
+    assert waits_for_workers(ASKS)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jupyter_gpuprof.errors import CannotShip, OptionError, RerunError, UsageError, WritesFiles
+from jupyter_gpuprof.probes import jobs
 from jupyter_gpuprof.session.cell import Cell
 from jupyter_gpuprof.session.rerun import Rerun
 from jupyter_gpuprof.session.trial import RerunProgress
+from jupyter_gpuprof.store.trials import recent_trials
 from tests.trials.notebook import LOOP, SETUP, Notebook
 
 HANGING = """
@@ -180,3 +184,48 @@ def test_an_interrupt_ends_the_round_and_changes_nothing(moment: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         notebook.try_change("num_workers=2", steps=200, progress=progress)
     assert notebook.state() == before
+
+
+def test_a_second_interrupt_leaves_nothing_behind_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook, end, pids = Notebook(), jobs.end, []
+    notebook.profile()
+
+    def end_and_interrupt(process: subprocess.Popen[bytes], tag: str) -> None:
+        pids.append(process.pid)
+        signal.raise_signal(signal.SIGINT)
+        end(process, tag)
+
+    monkeypatch.setattr(jobs, "end", end_and_interrupt)
+
+    def progress(now: RerunProgress) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        notebook.try_change("num_workers=2", steps=200, progress=progress)
+    assert len(pids) == 1
+    assert not psutil.pid_exists(pids[0])
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("batch_size=512", "512 is more than the 60 items there are"),
+        ("prefetch_factor=4", "prefetch_factor needs num_workers above 0"),
+    ],
+)
+def test_what_cannot_be_applied_is_no_trial(word: str, why: str) -> None:
+    notebook = Notebook()
+    notebook.profile()
+    before = len(recent_trials())
+    with pytest.raises(UsageError, match=why):
+        notebook.try_change(word, steps=5)
+    assert len(recent_trials()) == before
+
+
+def test_how_a_process_died_is_told() -> None:
+    notebook = Notebook()
+    notebook.namespace["STOP"] = False
+    notebook.profile("import os\n" + LOOP + "if STOP: os.kill(os.getpid(), 9)\n")
+    notebook.namespace["STOP"] = True
+    with pytest.raises(RerunError, match="the process was ended by SIGKILL"):
+        notebook.try_change("num_workers=2", steps=200)

@@ -64,7 +64,7 @@ def test_the_top_remedy_is_tried_and_nothing_of_the_persons_changes() -> None:
     before, told = notebook.state(), []
     trial = notebook.try_change(steps=10, progress=told.append)
     assert notebook.state() == before
-    assert trial.settings == (wanted,)
+    assert trial.settings == tuple(wanted.split())
     assert all(isinstance(now, RerunProgress) for now in told)
     assert [now.done for now in told] == sorted(now.done for now in told)
     assert 0 <= told[0].done < 0.25
