@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--steps", type=int, default=None, help="end the script after so many counted steps")
     run.add_argument("--kernels", default="auto", metavar="auto|off|K", help="steps of the gpu op window")
+    run.add_argument("--prices", default="", metavar="DEVICE=P,...", help="what devices cost in an hour")
     _add_outputs(run)
     run.add_argument("--quiet", action="store_true", help="print no report; the run is saved all the same")
     run.add_argument("--no-live", action="store_true", help="no live line while the script runs")
@@ -115,7 +116,9 @@ def _run(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.session.script import run_script
     from jupyter_gpuprof.session.window import parse_kernels
 
-    options = Options(args.name or args.script.stem, args.warmup, args.steps, parse_kernels(args.kernels))
+    kernels = parse_kernels(args.kernels)
+    name = args.name or args.script.stem
+    options = Options(name, args.warmup, args.steps, kernels, prices=args.prices)
     _check_outputs(args)
     live = _LiveLine() if not (args.quiet or args.no_live) and sys.stderr.isatty() else None
     session = Session(options, progress=live.show if live else None)

@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
+from traitlets import Unicode
 
 from jupyter_gpuprof.errors import GpuprofError
 from jupyter_gpuprof.notebook import output
@@ -95,8 +96,13 @@ Changes that can be tried: num_workers=4 prefetch_factor=4 pin_memory=True persi
 class GpuprofMagics(Magics):
     """Profile a training cell: what the step is bound by, and what fixes it."""
 
+    prices = Unicode(
+        help="What devices cost in an hour, in your currency: H100=2.50,A100-80GB=1.80. "
+        "Without prices no money is printed."
+    ).tag(config=True)
+
     def __init__(self, shell: Any) -> None:
-        super().__init__(shell)
+        super().__init__(shell, parent=shell)
         self.ip: Any = shell
         self._cells: list[_Cell] = []
         self._raw = ""  # the text of the cell that runs
@@ -185,7 +191,8 @@ class GpuprofMagics(Magics):
         except ValueError as error:  # a quote that is not closed
             raise UsageError(f"The options cannot be read: {error}.") from None
         try:
-            args.options = Options(args.name, args.warmup, args.steps, parse_kernels(args.kernels))
+            kernels = parse_kernels(args.kernels)
+            args.options = Options(args.name, args.warmup, args.steps, kernels, prices=self.prices)
         except GpuprofError as error:
             raise UsageError(str(error)) from None
         return args

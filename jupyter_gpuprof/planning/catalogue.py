@@ -92,8 +92,11 @@ def find(name: str) -> CatalogueDevice | None:
     return None
 
 
-def prices() -> Prices:
-    """The person's prices: those of the environment before those of their file before those of devices.json.
+def prices(given: str = "") -> Prices:
+    """The person's prices: those given, then those of the environment, of their file and of devices.json.
+
+    Args:
+        given: ``"H100=2.50,A100-80GB=1.80"``, as a door's option has them.
 
     Raises:
         OptionError: the file cannot be read, a device is not known, or a price is not a number above 0.
@@ -101,7 +104,12 @@ def prices() -> Prices:
     own = [device for device in catalogue() if device.price_per_hour is not None]
     per_hour = {device.name: float(device.price_per_hour or 0) for device in own}
     date = max((device.price_date or "" for device in own), default="")
-    for source, lines in ((PRICES_FILE, _file_lines()), (PRICES, os.environ.get(PRICES, "").split(","))):
+    sources = (
+        (PRICES_FILE, _file_lines()),
+        (PRICES, os.environ.get(PRICES, "").split(",")),
+        ("prices", given.split(",")),
+    )
+    for source, lines in sources:
         for line in lines:
             if not line.split("#")[0].strip():
                 continue

@@ -72,6 +72,7 @@ class Options:
         kernels: steps of the kernel window; 0 for none, None for a few where there is an accelerator.
         in_step: end by the number of batches fetched, which is the same on all ranks of a job, and not
             by the steps that the device has come to, which is not.
+        prices: of devices for an hour, in any currency: "H100=2.50,A100-80GB=1.80".
 
     Raises:
         OptionError: a value makes no sense.
@@ -82,6 +83,7 @@ class Options:
     steps: int | None = None
     kernels: int | None = None
     in_step: bool = False
+    prices: str = ""
 
     def __post_init__(self) -> None:
         if self.warmup is not None and self.warmup < 0:
@@ -144,7 +146,7 @@ class Session:
         if self.options.steps is not None:
             self.recorder.read_back_at_once()
         self._memory = machine.PeakMemory(machine.awake_accelerator())
-        self._prices = prices()  # a price that cannot be read ends the cell before it runs
+        self._prices = prices(self.options.prices)  # a price that cannot be read ends the cell before it runs
         self._window = WindowControl(self.recorder, self.options.kernels, self._notes.append)
         if not self._window.done:
             self.recorder.observe(self._window)

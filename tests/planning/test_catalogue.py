@@ -207,3 +207,10 @@ def test_a_file_that_cannot_be_read_is_named(
     monkeypatch.setenv("JUPYTER_GPUPROF_PRICES_FILE", str(file))
     with pytest.raises(OptionError, match="JUPYTER_GPUPROF_PRICES_FILE cannot be read"):
         prices()
+
+
+def test_prices_that_are_given_go_before_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_GPUPROF_PRICES", "T4=0.4,L4=0.8")
+    assert prices("T4=0.5").per_hour == {"T4": 0.5, "L4": 0.8}
+    with pytest.raises(OptionError, match="Foo"):
+        prices("Foo=1")
