@@ -152,7 +152,14 @@ def _batch(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.batch import batch_curve, parse_grow, parse_share
 
     grow, until_memory = parse_grow(args.grow), parse_share(args.until_memory)
-    return _rerun(magics, args, "batch", partial(batch_curve, grow=grow, until_memory=until_memory))
+    curve = _rerun(magics, args, "batch", partial(batch_curve, grow=grow, until_memory=until_memory))
+    if args.figure:
+        from jupyter_gpuprof.views.batch_figure import batch_page
+
+        output.show_page(
+            batch_page(curve), "batch sizes", "Throughput and memory over batch size, to zoom into."
+        )
+    return curve
 
 
 def _rerun(magics: GpuprofMagics, args: Any, name: str, measure: Callable[..., Any]) -> Any:
@@ -237,6 +244,7 @@ COMMANDS: dict[str, Command] = {
             "batch",
             option("--grow", default="1,2,4", metavar="FACTORS"),
             option("--until-memory", default="90%", metavar="SHARE"),
+            option("--figure", action="store_true"),
             *_reruns(),
         ),
         _batch,

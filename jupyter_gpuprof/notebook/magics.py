@@ -63,6 +63,7 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
   --timeout S              end a round after S seconds (default: 300)
   --allow-writes           also rerun a cell that writes files
   --json PATH, --html PATH as above
+  --figure                 of batch, spot and ledger: also a figure to zoom into
   --grow 1,2,4             of batch: multiples of the batch size
   --until-memory 90%       of batch: the share of the memory that may be filled
   --mode weak|strong       of scale: keep the batch of each device, or that of all together
@@ -73,7 +74,7 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
   --predictions            of history: how good the predictions of changes have been
 
 Options of %gpuprof ledger, release, keep and reaper:
-  --by notebook|device|user|day, --since 7d, --price P, --figure   of ledger
+  --by notebook|device|user|day, --since 7d, --price P   of ledger
   --offload                of release: to host memory, and back before the next cell
   --why TEXT               of keep: shown to whoever wonders
   --after 30m, --action warn|free|offload|shutdown   of reaper on

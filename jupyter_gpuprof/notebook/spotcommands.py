@@ -31,6 +31,12 @@ def _spot(magics: GpuprofMagics, args: Any) -> Any:
     run = magics.last_cell[1] if magics.last_cell else None
     decision = spot_decision(args, run=run, cost=measured_cost(run))
     output.write_record(decision, args)
+    if args.figure:
+        from jupyter_gpuprof.views.spot_figure import spot_page
+
+        output.show_page(
+            spot_page(decision), "checkpoint interval", "The cost over the interval, to zoom into."
+        )
     return decision
 
 
@@ -47,5 +53,7 @@ SPOT_COMMANDS: dict[str, Command] = {
         _checkpoint,
         interrupted="the files that were written are gone again",
     ),
-    "spot": Command(parser_of("spot", *SPOT_OPTIONS, *outputs()), _spot),
+    "spot": Command(
+        parser_of("spot", *SPOT_OPTIONS, option("--figure", action="store_true"), *outputs()), _spot
+    ),
 }

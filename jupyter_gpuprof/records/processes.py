@@ -101,24 +101,3 @@ class KernelReport:
     at_s: float
     run_id: str = ""
     input_ratio: Number = Missing("no run measures it")
-
-
-@dataclass(frozen=True)
-class KernelActivity:
-    """What is known of what a kernel does.
-
-    Args:
-        open_requests: execute requests that have not ended.
-        waiting_for_input: it stopped at ``input()`` or in a debugger.
-        starting: its first answer has not come yet.
-        training_active: it reports to be inside a training loop; missing where it never reported.
-        cpu_cores: processor cores that its process tree kept busy since the last look.
-        finished_training: a run of it has ended, well or not.
-    """
-
-    open_requests: int | Missing
-    waiting_for_input: bool | Missing = Missing("not known")
-    starting: bool = False
-    training_active: bool | Missing = Missing("the kernel does not report")
-    cpu_cores: Number = Missing("not read")
-    finished_training: bool = False
