@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -101,7 +102,15 @@ class Attention(nn.Module):
 # -- one lever at a time --------------------------------------------------------------------------------
 
 
-def test_a_plain_loop_has_nothing_on() -> None:
+@pytest.fixture
+def nothing_compiled() -> None:
+    """As in a fresh process, whatever other tests compiled in this one."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None:
+        dynamo.counters.clear()
+
+
+def test_a_plain_loop_has_nothing_on(nothing_compiled: None) -> None:
     found = levers_of(mlp())
     assert {name: lever.state for name, lever in found.items()} == {
         "autocast": "off",
