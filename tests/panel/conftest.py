@@ -56,9 +56,9 @@ def lab_config(folder: Path, *extensions: str) -> str:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, playwright's event loop runs in this thread: not for ever
 def chromium() -> Iterator[Any]:
-    """A browser, for all tests of this folder."""
+    """A browser, for the tests of a module."""
     need_panel()
     if not CHROMIUM:
         pytest.skip("NO CHROMIUM, SO THE PANEL IS NOT TESTED IN A BROWSER: apt-get install chromium")
