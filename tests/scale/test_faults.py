@@ -62,13 +62,15 @@ class Remembering(Local):
         super().__init__(3, 1)
         self.started: list[Any] = []
         self.ports: set[int] = set()
+        self.others = listening([p.pid for p in psutil.process_iter()])  # what listens without us
 
     def submit(self, folder: Path, count: int) -> Any:
         self.started.append(super().submit(folder, count))
         return self.started[-1]
 
     def status(self, handle: Any) -> Any:
-        self.ports |= listening([handle.process.pid, *(p.pid for p in psutil.Process().children(True))])
+        ours = [handle.process.pid, *(p.pid for p in psutil.Process().children(True))]
+        self.ports |= listening(ours) - self.others
         return super().status(handle)
 
 

@@ -9,7 +9,6 @@ import pickle
 import random
 import signal
 import threading
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -523,36 +522,6 @@ def test_in_an_object_store(request: pytest.FixtureRequest) -> None:
     saved_at(address, 5)
     with Parts().checkpointer(address) as ck:
         assert ck.resume().step == 5
-
-
-def test_position_costs_next_to_nothing(tmp_path: Path) -> None:
-    """Less than a microsecond a batch; benchmarks/checkpoints.py has the figures."""
-
-    class Numbers(Items):
-        def __len__(self) -> int:
-            return 20_000
-
-        def __getitem__(self, i: int) -> Any:
-            return i
-
-    def best_s() -> float:
-        took = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            for _ in loader:
-                pass
-            took.append(time.perf_counter() - begun)
-        return min(took)
-
-    loader = DataLoader(Numbers(), batch_size=None)
-    for tries_left in (3, 2, 1, 0):
-        without_s = best_s()
-        with warnings.catch_warnings(), Parts(loader).checkpointer(tmp_path):
-            with_s = best_s()
-        each_s = (with_s - without_s) / 20_000
-        if each_s < 1e-6:
-            break
-        assert tries_left, f"{each_s * 1e9:.0f} ns"
 
 
 def test_beside_a_profiled_run(tmp_path: Path) -> None:
