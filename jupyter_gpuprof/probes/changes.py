@@ -127,9 +127,11 @@ def _change_loaders(applied: Applied, found: _Found, wanted: dict[str, Any]) -> 
         problems = loaderchanges.rebuild(loader, wanted)
         name = found.name_of(loader)
         note(problems, loaderchanges.lines_of(loader, name, found.name_of) if name else ())
-    words = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if name != "cache")
-    lines = () if found.loaders or not words else (f"DataLoader(..., {words})",)
-    applied.contexts.append(loaderchanges.change_new_loaders(wanted, lambda problems: note(problems, lines)))
+    applied.contexts.append(
+        loaderchanges.change_new_loaders(
+            wanted, lambda problems, lines: note(problems, () if found.loaders else lines)
+        )
+    )
 
 
 def _change_optimizers(applied: Applied, found: _Found, setting: str, on: bool) -> None:

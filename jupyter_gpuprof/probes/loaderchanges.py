@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +15,14 @@ _BATCHING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last")
 #: What a loader without workers does not take.
 _OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
 _PLAIN = (bool, int, float, str)
+#: What Hugging Face's Trainer, which makes its loaders itself, calls these.
+_OF_TRAINER = {
+    "num_workers": "dataloader_num_workers",
+    "pin_memory": "dataloader_pin_memory",
+    "persistent_workers": "dataloader_persistent_workers",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "batch_size": "per_device_train_batch_size",
+}
 #: The cache holds so many batches.
 CACHED_BATCHES = 4
 
@@ -130,8 +139,13 @@ def rebuild(loader: Any, wanted: Mapping[str, Any]) -> list[str]:
 
 
 @contextmanager
-def change_new_loaders(wanted: Mapping[str, Any], made: Callable[[list[str]], None]) -> Iterator[None]:
-    """Change each DataLoader that is made meanwhile; `made` is told what could not be changed in it."""
+def change_new_loaders(
+    wanted: Mapping[str, Any], made: Callable[[list[str], Sequence[str]], None]
+) -> Iterator[None]:
+    """Change each DataLoader that is made meanwhile.
+
+    `made` is told what could not be changed in it, and the lines that change it for good.
+    """
     from torch.utils.data import DataLoader
 
     original = DataLoader.__init__
@@ -147,13 +161,27 @@ def change_new_loaders(wanted: Mapping[str, Any], made: Callable[[list[str]], No
         del given["self"]
         given, problems = changed(given, wanted)
         original(self, **given)
-        made(problems)
+        made(problems, _line_where_made(wanted, sys._getframe(1).f_globals.get("__name__", "")))
 
     DataLoader.__init__ = __init__  # type: ignore[method-assign]
     try:
         yield
     finally:
         DataLoader.__init__ = original  # type: ignore[method-assign]
+
+
+def _line_where_made(wanted: Mapping[str, Any], module: str) -> list[str]:
+    """What to write where a loader is made by code of `module`."""
+    words = {name: value for name, value in wanted.items() if name != "cache"}
+    package = module.partition(".")[0]
+    if (
+        package in ("accelerate", "lightning", "pytorch_lightning") or not words
+    ):  # they make another's loader anew
+        return []
+    owner = "DataLoader"
+    if package == "transformers":
+        owner, words = "TrainingArguments", {_OF_TRAINER[name]: value for name, value in words.items()}
+    return [f"{owner}(..., {', '.join(f'{name}={value!r}' for name, value in words.items())})"]
 
 
 def lines_of(loader: Any, name: str, name_of: Callable[[object], str]) -> list[str]:

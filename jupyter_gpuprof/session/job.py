@@ -34,6 +34,7 @@ class Job:
         find_unused: the cell's steps leave parameters unused.
         script: a script to run instead of `source`, and its arguments.
         seed: of torch, numpy and random, so that reruns do the same work.
+        guard_writes: refuse to write files outside of the temporary folder.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Job:
     find_unused: bool = False
     script: tuple[str, ...] = ()
     seed: int = 0
+    guard_writes: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_gpuprof.errors import GpuprofError
+from jupyter_gpuprof.errors import GpuprofError, WritesFiles
 from jupyter_gpuprof.probes import dataparallel, shards
 from jupyter_gpuprof.session.cell import CELL_NAME, compile_cell, give_shell, needs_shell, run_cell
 from jupyter_gpuprof.session.job import Job, JobFolder, Round
@@ -23,7 +23,7 @@ COLLECTIVE_S = 180.0
 def run_rank(job: Job, files: JobFolder) -> Round:
     """Run this rank's part of a job; what goes wrong is its outcome."""
     os.chdir(job.cwd)
-    prepare(job)
+    guard = prepare(job, files.path)
     rank, world = dataparallel.world()
     replicas: dataparallel.Replicas | None = None
     try:
@@ -56,6 +56,8 @@ def run_rank(job: Job, files: JobFolder) -> Round:
         session.stopped_by_limit()
     except BaseException as error:
         raised = error
+    if raised is None and guard is not None and guard.refused:
+        raised = WritesFiles(guard.refused)  # somebody caught it
     session.ended_with(raised)
     run = session.finish()
     steps, per_block = step_blocks(session)

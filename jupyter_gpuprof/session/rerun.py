@@ -84,6 +84,7 @@ class Rerun:
             device_module=machine.device_module(),
             sys_path=tuple(sys.path),
             cwd=os.getcwd(),
+            guard_writes=not allow_writes,
         )
 
     def __enter__(self) -> Rerun:

@@ -9,7 +9,9 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from jupyter_gpuprof.errors import WritesFiles
 from jupyter_gpuprof.probes import changes, machine
+from jupyter_gpuprof.probes.writeguard import WriteGuard
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.settings import parse_settings
 from jupyter_gpuprof.records.timing import Part
@@ -28,7 +30,7 @@ def main(folder: str) -> None:
 
 def _round(job: Job, files: JobFolder) -> Round:
     os.chdir(job.cwd)
-    prepare(job)
+    guard = prepare(job, files.path)
     code = compile_cell(job.source)
     try:
         namespace = unship(Path(job.names))
@@ -54,6 +56,8 @@ def _round(job: Job, files: JobFolder) -> Round:
         session.stopped_by_limit()
     except BaseException as error:
         raised = error
+    if raised is None and guard is not None and guard.refused:
+        raised = WritesFiles(guard.refused)  # somebody caught it
     session.ended_with(raised)
     run = session.finish()
     step_s, per_block = step_blocks(session)
@@ -69,8 +73,16 @@ def _round(job: Job, files: JobFolder) -> Round:
     )
 
 
-def prepare(job: Job) -> None:
-    """The devices are the kernel's; the random numbers and the threads of every rerun are the same."""
+def prepare(job: Job, folder: Path) -> WriteGuard | None:
+    """The devices are the kernel's; the random numbers and the threads of every rerun are the same.
+
+    Args:
+        job: what is run.
+        folder: its files.
+
+    Returns:
+        The guard of the person's files, unless they may be written.
+    """
     random.seed(job.seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -82,6 +94,11 @@ def prepare(job: Job) -> None:
         torch.manual_seed(job.seed)
         if job.threads is not None:
             torch.set_num_threads(job.threads)
+    if not job.guard_writes:
+        return None
+    guard = WriteGuard(folder)
+    guard.install()
+    return guard
 
 
 def outcome_of(run: Run, raised: BaseException | None) -> Outcome:

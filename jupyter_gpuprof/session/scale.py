@@ -107,6 +107,7 @@ class Scale:
             device_kind=kind,
             device_module=machine.device_module(),
             script=tuple(script),
+            guard_writes=not options.allow_writes and not script,
         )
         self._started_at, self._started_s = clock.utc_now(), clock.now_s()
         self._id = new_run_id(self._started_at)

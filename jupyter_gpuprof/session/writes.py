@@ -1,7 +1,7 @@
 """Whether a cell writes files, seen in its source and in that of the person's own code that it reaches.
 
-A rerun writes them again, over those of the person's run. Better one alarm too many: it costs a flag, while
-one too few costs a file.
+A rerun writes them again, over those of the person's run. What is not seen here, the fresh process itself
+refuses (`jupyter_gpuprof.probes.writeguard`), only later.
 """
 
 from __future__ import annotations

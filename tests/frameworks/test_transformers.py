@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from jupyter_gpuprof.probes.changes import apply
+from jupyter_gpuprof.records.settings import parse_settings
 from tests.session.live import Naps, assert_share, assert_whole, missing, run_of, share, steady
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -99,3 +102,16 @@ def test_checkpoints_are_seen(tmp_path: Path) -> None:
     run = run_of(trainer(tmp_path, Text(Naps(), 30, 0), **options).train)
     assert share(run, "between.checkpoint") > 0
     assert list(tmp_path.rglob("*.safetensors"))
+
+
+def test_the_line_to_change_is_the_trainers(tmp_path: Path) -> None:
+    """It makes its loaders itself: a ``DataLoader(...)`` to change is nowhere in the cell."""
+    applied = apply(parse_settings(["num_workers=2", "prefetch_factor=4"]), {})
+    with contextlib.ExitStack() as stack:
+        for context in applied.contexts:
+            stack.enter_context(context)
+        loader = trainer(tmp_path, Text(Naps(), 4, 0)).get_train_dataloader()
+    assert loader.num_workers == 2
+    assert applied.lines == (
+        "TrainingArguments(..., dataloader_num_workers=2, dataloader_prefetch_factor=4)",
+    )

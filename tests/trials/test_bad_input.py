@@ -93,6 +93,18 @@ def test_a_cell_that_may_write_is_rerun_and_a_change_that_does_not_apply_is_name
     assert (tmp_path / "x.pt").exists()
 
 
+@pytest.mark.slow
+def test_a_write_that_the_source_does_not_show_is_refused_in_the_fresh_process(tmp_path: Path) -> None:
+    """Even where the cell itself goes on after the refusal."""
+    notebook = Notebook(SETUP.replace("n=60, ms=4", "n=60, ms=1"), path=str(tmp_path / "x.pt"))
+    hidden = "getattr(torch, 'sa' + 've')(model.state_dict(), path)"
+    notebook.profile(f"{LOOP}    try:\n        {hidden}\n    except Exception:\n        pass\n")
+    (tmp_path / "x.pt").unlink()
+    with pytest.raises(RerunError, match=r"would write .*x\.pt.*--allow-writes"):
+        notebook.try_change("num_workers=2", steps=8)
+    assert not (tmp_path / "x.pt").exists()
+
+
 @pytest.mark.parametrize(
     ("made", "used", "named"),
     [
