@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jupyter_gpuprof.records.reading import Estimate
+from jupyter_gpuprof.records.student import NORMAL_975, student_t
 from jupyter_gpuprof.records.timing import Part
 
 MIN_WARMUP_STEPS = 5
@@ -17,7 +18,6 @@ WARMUP_EXCESS = 0.15
 #: Resampling works on at most this many rows; neighbours are summed first.
 MAX_ROWS = 512
 RESAMPLES = 1000
-_Z95 = 1.959964
 
 
 def least_warmup(steps: int, *, workers: int = 0, prefetch: int = 2) -> int:
@@ -119,14 +119,7 @@ def resample(seconds: NDArray[np.float64], block: int) -> Resampled:
     block_sums = cumulative[block:] - cumulative[:-block]
     per_draw = -(-rows // block)
     starts = np.random.default_rng(0).integers(0, len(block_sums), size=(RESAMPLES, per_draw))
-    return Resampled(sums, block_sums[starts].sum(axis=1), _t_over_z(rows / block - 1))
-
-
-def _t_over_z(freedom: float) -> float:
-    """Student's 97.5 % quantile over the normal one (Cornish-Fisher expansion, A&S 26.7.5)."""
-    v, z = max(freedom, 1.0), _Z95
-    t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-    return t / z
+    return Resampled(sums, block_sums[starts].sum(axis=1), student_t(rows / block - 1) / NORMAL_975)
 
 
 def trimmed_mean(values: NDArray[np.float64], cut: float = 0.1) -> float:

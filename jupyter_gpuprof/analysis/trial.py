@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from jupyter_gpuprof.analysis.stability import RESAMPLES, block_length, resample
 from jupyter_gpuprof.records.reading import Estimate
-
-#: Student's 97.5 % quantile for 1, 2, 3, ... degrees of freedom.
-_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_Z975 = 1.959964
+from jupyter_gpuprof.records.student import NORMAL_975, student_t
 
 
 def mean_step(rounds: Sequence[Sequence[float]], workers: int = 0) -> Estimate:
@@ -58,8 +55,8 @@ def _half_width(variants: Sequence[Sequence[Sequence[float]]], workers: Sequence
     within = math.hypot(*errors)
     spread, freedom = _between(variants)
     excess = math.sqrt(max(0.0, spread**2 - within**2))  # what the steps inside do not explain
-    quantile = _T975[min(freedom, len(_T975)) - 1] if freedom else 0.0
-    return math.hypot(_Z975 * within, quantile * excess)
+    quantile = student_t(freedom) if freedom else 0.0
+    return math.hypot(NORMAL_975 * within, quantile * excess)
 
 
 def _mean(steps: Sequence[float]) -> float:

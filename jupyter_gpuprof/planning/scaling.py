@@ -19,10 +19,9 @@ from jupyter_gpuprof.planning.scalinglaws import Measured, fit_laws, is_usable
 from jupyter_gpuprof.planning.scalingverdict import Curve, judge_scaling
 from jupyter_gpuprof.records.reading import Estimate, Missing, Number, Share
 from jupyter_gpuprof.records.scaling import CostRow, ScalingFit, ScalingPoint, ScalingVerdict
+from jupyter_gpuprof.records.student import student_t
 
 _UNMEASURED = Missing("not measured")
-#: Student's 97.5 % quantile for 1, 2, ... degrees of freedom, then close to its limit.
-_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 Outcome = Literal["measured", "out of memory", "failed", "skipped", "cancelled"]
 
@@ -93,14 +92,6 @@ def point(
         outcome,
         why,
     )
-
-
-def student_t(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t: a table, then its expansion in 1/freedom (A&S 26.7.5)."""
-    if freedom <= len(_T975):
-        return _T975[max(freedom, 1) - 1]
-    z = 1.959964
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def conclude_scaling(
