@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jupyter_gpuprof.clock import now_ns, thread_ns
+from jupyter_gpuprof.probes.corewait import core_wait_ns
 from jupyter_gpuprof.probes.events import EventBackend, HostClock
 from jupyter_gpuprof.probes.fetch import RECORDED, SKIPPED, THROUGH, Fetch, Loan, Observer, Sink
 from jupyter_gpuprof.probes.levers import LeverProbe
@@ -69,6 +70,8 @@ class Recorder:
         self._observer: Observer | None = None  # told of the boundaries of steps
         self._muted = False
         self.drain_due_ns = now_ns() + DRAIN_PERIOD_NS
+        self._begun = thread_ns(), core_wait_ns("thread-self")
+        self.core_wait_ratio = 0.0  # how long the training thread waited for a core, over what it computed
         self.in_tail = False  # of a distributed backward pass
         self.grad_enabled = grad_enabled
         self.opened: list[Fetch] = []  # fetches in progress, innermost last
@@ -389,6 +392,9 @@ class Recorder:
 
     def finish(self) -> None:
         """End the run: the one wait for the device."""
+        cpu_ns, waited_ns = thread_ns(), core_wait_ns("thread-self")
+        if self._begun[1] is not None and waited_ns is not None and cpu_ns > self._begun[0]:
+            self.core_wait_ratio = (waited_ns - self._begun[1]) / (cpu_ns - self._begun[0])
         if self.backend.capturing():
             return  # the person's capture was left open; what is pending cannot be read
         self._mark("finish", now_ns())

@@ -40,15 +40,23 @@ class Source:
         """Whether what it read from is no more."""
         return self.ref is not None and self.ref() is None
 
-    def _cpu_ratio(self) -> Number:
+    def _cpu_ratio(self, core_wait_ratio: float) -> Number:
         if self.workers:
             return Missing("the workers' processor time was not read")
         if not self.sampled_ns:
             return Missing("no fetch was sampled")
-        return min(1.0, self.cpu_ns / self.sampled_ns)
+        # Waiting for a core is no waiting for data: other processes take the cores, and workers would too.
+        at_work_ns = self.sampled_ns - core_wait_ratio * self.cpu_ns
+        return min(1.0, self.cpu_ns / max(at_work_ns, self.cpu_ns, 1))
 
-    def facts(self, role: str, exposed_s: float) -> Loader:
-        """The source as a record."""
+    def facts(self, role: str, exposed_s: float, core_wait_ratio: float = 0.0) -> Loader:
+        """The source as a record.
+
+        Args:
+            role: "training", "validation" or "inference".
+            exposed_s: host seconds in ``next()``.
+            core_wait_ratio: how long the thread waited for a core, over its seconds on one.
+        """
         unknown = Missing("not a DataLoader")
         return Loader(
             name=self.name,
@@ -56,7 +64,7 @@ class Source:
             fetches=self.fetches,
             wait_s=self.wait_ns * 1e-9,
             exposed_s=exposed_s,
-            cpu_ratio=self._cpu_ratio(),
+            cpu_ratio=self._cpu_ratio(core_wait_ratio),
             batch_size=self.settings.get("batch_size", unknown),
             num_workers=self.settings.get("num_workers", unknown),
             prefetch_factor=self.settings.get("prefetch_factor", unknown),

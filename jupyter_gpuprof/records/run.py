@@ -156,7 +156,8 @@ class Loader:
     `role` is "training", "validation" or "inference". `wait_s` is host time inside ``next()``,
     `exposed_s` the part of it for which the device stood idle, both over all its fetches.
     `cpu_ratio` is the share of a sample of fetches in which the training thread was on a processor: low
-    means that loading waits (for a disk, a network), high that it computes.
+    means that loading waits (for a disk, a network), high that it computes. Time in which it waited for a
+    core is left out, where the system counts it.
     """
 
     name: str

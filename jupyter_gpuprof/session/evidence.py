@@ -58,6 +58,7 @@ def loaders_of(recorder: Recorder, assembler: StepAssembler) -> tuple[Loader, ..
         source.facts(
             assembler.roles.get(source.key, "training") if trains else "inference",
             exposed_s.get(source.key, 0.0),
+            recorder.core_wait_ratio,
         )
         for source in recorder.sources.all
         if source.fetches and (source.origin != "for" or source.key in exposed_s)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -402,26 +401,6 @@ def test_how_a_run_ended_is_said() -> None:
     with pytest.raises(KeyboardInterrupt), p:
         raise KeyboardInterrupt
     assert "The run ended with KeyboardInterrupt." in p.run.notes
-
-
-def test_a_loader_that_sleeps_is_seen_to_wait() -> None:
-    net = Net(Naps(), 0)
-    run = run_of(lambda: [net.train(x) for x in DataLoader(SleepyItems(80, 0.005), batch_size=None)])
-    (loader,) = run.loaders
-    assert float(loader.cpu_ratio) < 0.3
-    assert any("num_workers" in remedy.title for remedy in run.remedies)
-
-
-class SleepyItems(torch.utils.data.Dataset):
-    def __init__(self, n: int, seconds: float) -> None:
-        self.n, self.seconds = n, seconds
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, i: int) -> torch.Tensor:
-        time.sleep(self.seconds)
-        return torch.zeros(4)
 
 
 def test_a_swallowed_request_to_end_is_made_once() -> None:
