@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from jupyter_gpuprof.records.scaling import FitCurve, Scaling, ScalingPoint, ScalingProgress
 from jupyter_gpuprof.views.format import clean, known
@@ -21,6 +20,8 @@ COLUMNS = {
 }
 Series = dict[str, dict[str, list[float | str]]]
 _MOST_COUNT = 1e6
+#: Samples per second (or speedups) beyond these are no measurement.
+_LEAST, _MOST = 1e-9, 1e15
 
 
 def curve_series(scaling: Scaling, progress: ScalingProgress | None = None) -> Series:
@@ -78,12 +79,8 @@ def _add(columns: dict[str, list[float | str]], *values: float | str | None) -> 
 
 def _positive(*values: object) -> bool:
     """Can all of them stand on a logarithmic axis? (`low` may be 0, where the interval ends below it.)"""
-    first, second, *rest = (*values, 1.0)
-    return _known(first) > 0 and _known(first) <= _MOST_COUNT and _known(second) > 0 and _all_known(rest)
-
-
-def _all_known(values: Iterable[object]) -> bool:
-    return all(_known(value) >= 0 for value in values)
+    first, second, low, high = map(_known, (*values, *(1.0, 0.0, _MOST)[len(values) - 1 :]))
+    return 0 < first <= _MOST_COUNT and _LEAST <= second <= _MOST and low >= 0 and second <= high <= _MOST
 
 
 def _known(value: object) -> float:

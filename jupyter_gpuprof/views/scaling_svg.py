@@ -125,7 +125,7 @@ def _marks(scaling: Scaling, series: Series, x: Scale, y: Scale) -> list[str]:
     efficiencies = {float(p.count): p.efficiency for p in scaling.points}
     for count, throughput, low, high, told in zip(*series["points"].values(), strict=True):
         across, down = x(float(count)), y(float(throughput))
-        top, bottom = y(float(high)), y(float(low)) if float(low) > 0 else _HEIGHT - _BOTTOM
+        top, bottom = y(float(high)), y(float(low))
         ends = "".join(f"M{across - 5:.5g} {end:.5g}h10" for end in (top, bottom))
         whisker = f"M{across:.5g} {top:.5g}V{bottom:.5g}{ends}"
         efficiency = efficiencies.get(float(count), Missing(""))
@@ -155,9 +155,13 @@ def _marks(scaling: Scaling, series: Series, x: Scale, y: Scale) -> list[str]:
 
 
 def _scale(values: list[float], at_least: float, at_most: float, room: float) -> Scale:
-    """Logarithms of the values onto a stretch of the picture, with some room at both ends."""
-    low, high = math.log(min(values) / room), math.log(max(values) * room)
-    return lambda value: at_least + (at_most - at_least) * (math.log(value) - low) / (high - low)
+    """Logarithms of the values onto a stretch of the picture, with some room at both ends.
+
+    What lies below, as the lower end of an interval may, stands at the edge.
+    """
+    least, most = min(values) / room, max(values) * room
+    low, high = math.log(least), math.log(most)
+    return lambda value: at_least + (at_most - at_least) * (math.log(max(value, least)) - low) / (high - low)
 
 
 def _numbers(series: Series, columns: Iterable[str], leave: Iterable[str] = ()) -> list[float]:

@@ -172,7 +172,7 @@ CURVES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=400)
 @given(st.lists(POINTS, max_size=4).map(tuple), CURVES, st.tuples(st.integers(), FLOATS))
 def test_any_curve_can_be_drawn(
     points: tuple[ScalingPoint, ...], curve: FitCurve, running: tuple[int, float]
