@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.probes.watch import watch
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.block import profile
+    from jupyter_gpuprof.session.cache.cached import cached
     from jupyter_gpuprof.session.checkpointer import Checkpointer
     from jupyter_gpuprof.session.keep import keep
     from jupyter_gpuprof.session.releasehooks import on_release
+    from jupyter_gpuprof.session.sweeps.budget import SweepBudget
     from jupyter_gpuprof.store.runs import load_run
     from jupyter_gpuprof.views.text import run_text as report
 
 __all__ = [
     "Checkpointer",
     "Run",
+    "SweepBudget",
     "__version__",
+    "cached",
     "keep",
     "load_run",
     "on_release",
@@ -40,6 +44,8 @@ __all__ = [
 _HOMES = {
     "Checkpointer": ("jupyter_gpuprof.session.checkpointer", "Checkpointer"),
     "Run": ("jupyter_gpuprof.records.run", "Run"),
+    "SweepBudget": ("jupyter_gpuprof.session.sweeps.budget", "SweepBudget"),
+    "cached": ("jupyter_gpuprof.session.cache.cached", "cached"),
     "keep": ("jupyter_gpuprof.session.keep", "keep"),
     "load_run": ("jupyter_gpuprof.store.runs", "load_run"),
     "on_release": ("jupyter_gpuprof.session.releasehooks", "on_release"),

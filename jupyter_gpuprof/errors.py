@@ -7,12 +7,14 @@
     ├── CannotShip          a name of the cell cannot be sent to a fresh process
     ├── NoCellError         no cell was profiled that could be rerun
     ├── RerunError          a rerun of the cell gave nothing to compare
+    ├── CacheRefused        a result cannot be kept and read back instead of being computed
     ├── CheckpointError     a checkpoint cannot be written or read
     ├── RunFileError        a run cannot be read
     │   └── NewerSchemaError  it was written by a newer version of us
     ├── LedgerError         the ledger file cannot be read
     ├── RunNotFound         no such run in the ledger
     ├── HolderNotFound      no such kernel or process
+    ├── SweepOver           the budget of a study is spent
     ├── ReleaseRefused      a device cannot be freed without touching work, or what is not ours
     └── TraceError          a stored trace cannot be read
 
@@ -121,3 +123,21 @@ class CheckpointError(GpuprofError):
     """A checkpoint could not be written, or none can be read."""
 
     hint = "The checkpoints that were complete before are untouched."
+
+
+class CacheRefused(GpuprofError):
+    """What is computed cannot be kept and read back later: it differs each time, or is no plain data."""
+
+    hint = "docs/cache.md says what can be kept."
+
+
+class SweepOver(GpuprofError):
+    """The budget of a study is spent or has expired, so that no new trial starts."""
+
+    hint = "A SweepBudget with more gpu_hours or a later expires goes on with the study."
+
+
+class PrometheusError(GpuprofError):
+    """A Prometheus server cannot be asked, or does not answer with numbers."""
+
+    hint = "Its web page shows whether it runs and what it scrapes."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -52,3 +54,25 @@ def nothing_left_behind() -> object:
     assert not ours, f"threads of ours are left: {ours}"
     children = [p.cmdline() for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
     assert not [c for c in children if any("gpuprof" in part for part in c)], children
+
+
+@pytest.fixture(autouse=True)
+def signal_handlers() -> Iterator[None]:
+    """Signal handlers are those from before: one of ours left behind is an error, others' are put back.
+
+    A ServerApp of Jupyter's in this process takes SIGUSR1 and the like for itself, and keeps them.
+    """
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    yield
+    changed = {n: h for n in before if (h := signal.getsignal(n)) is not before[n] and h != before[n]}
+    for number in changed:
+        if before[number] is not None:  # else it was not set from Python, and cannot be set again
+            signal.signal(number, before[number])
+    ours = {n: h for n, h in changed.items() if _of_ours(h)}
+    assert not ours, f"signal handlers of ours are left: {ours}"
+
+
+def _of_ours(handler: object) -> bool:
+    """Whether a function or a method of ours, or an object of a class of ours, handles the signal."""
+    modules = (getattr(handler, "__module__", ""), type(getattr(handler, "__self__", handler)).__module__)
+    return any((module or "").split(".")[0] == "jupyter_gpuprof" for module in modules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jupyter_gpuprof.analysis.advice import Advice, costliest_line
 from jupyter_gpuprof.analysis.cost import WORTH, StepCost, ms
+from jupyter_gpuprof.analysis.remedies_cache import cache_remedy
 from jupyter_gpuprof.analysis.rules import Evidence
 from jupyter_gpuprof.analysis.supply import Supply, supply_of
 from jupyter_gpuprof.records.causes import Causes
@@ -27,12 +28,6 @@ _ACTIVITIES = (
     ),
     ("input.local-copy", "Read from a local copy, or more at once (larger shards)", ("reading",), ""),
     (
-        "input.cache",
-        "Cache the samples as they are after decoding and transforming",
-        ("decoding", "transforming"),
-        "cache",
-    ),
-    (
         "input.on-device",
         "Move transforms to the device, a whole batch at a time",
         ("transforming",),
@@ -40,7 +35,6 @@ _ACTIVITIES = (
     ),
 )
 _CAVEATS = {
-    "input.cache": "what is random in the transforms cannot be kept",
     "input.on-device": "what it costs there comes on top",
 }
 
@@ -66,6 +60,7 @@ def input_remedies(evidence: Evidence, cost: StepCost, facts: Facts) -> Advice:
     _pinned(advice, loader, evidence, cost, facts)
     if isinstance(facts.input_causes, Causes):
         _activities(advice, facts.input_causes, supply, cost, facts)
+        cache_remedy(advice, facts.input_causes, supply, cost, facts)
     _reading_values(advice, supply, cost, facts)
     return advice
 

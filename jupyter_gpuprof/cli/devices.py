@@ -29,14 +29,15 @@ def add_commands(subparsers: Any) -> None:
     ):
         command = subparsers.add_parser(name, help=help)
         command.add_argument("--json", action="store_true", help="as JSON")
-        command.add_argument(
-            "--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="again and again"
-        )
+        _add_watch(command)
         command.set_defaults(act=act)
     ledger = subparsers.add_parser("ledger", help="where the GPU-hours went")
     ledger.add_argument("--by", choices=("notebook", "device", "user", "day"), default="notebook")
     ledger.add_argument("--since", metavar="SPAN", help="only the last 7d, 12h, ...")
-    ledger.add_argument("--price", type=float, help="of a device for an hour")
+    ledger.add_argument(
+        "--price", type=float, help="of a device for an hour (default: c.GpuProf.price of the server)"
+    )
+    _add_watch(ledger)
     form = ledger.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--csv", action="store_true", help="one line for each group, in seconds")
@@ -44,6 +45,12 @@ def add_commands(subparsers: Any) -> None:
         "--html", type=Path, metavar="PATH", help="also write a page with the days as a figure"
     )
     ledger.set_defaults(act=_ledger)
+
+
+def _add_watch(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="again and again"
+    )
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -83,14 +90,26 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _devices(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.cli.servers import ask_servers
     from jupyter_gpuprof.views.sighting_json import devices_json
     from jupyter_gpuprof.views.sighting_text import devices_text
 
     def answers() -> Iterator[Json]:
+        while (asked := ask_servers("devices")).told:  # a server knows dead kernels' processes, too
+            yield {
+                "servers": [{"url": url, **answer} for url, answer in asked.told],
+                "trouble": asked.trouble,
+            }
         for sighting in _sightings():
             yield devices_json(sighting, clock.now_s())
 
-    return _show(args, answers(), lambda answer: devices_text(answer, _width()))
+    def text(answer: Json) -> str:
+        if "servers" not in answer:
+            return devices_text(answer, _width())
+        told = [f"{s['url']}\n{devices_text(s, _width())}" for s in answer["servers"]]
+        return "\n".join([*told, *(f"{sentence}\n" for sentence in answer["trouble"])])
+
+    return _show(args, answers(), text)
 
 
 def _holders(args: argparse.Namespace) -> int:
@@ -142,29 +161,37 @@ def _reaper(args: argparse.Namespace) -> int:
 
 
 def _ledger(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.cli.servers import configured_price
     from jupyter_gpuprof.session.keep import parse_span
     from jupyter_gpuprof.session.ledger import ledger_report
     from jupyter_gpuprof.views.ledger_text import ledger_csv, ledger_json, ledger_text
 
-    report = ledger_report(args.by, None if args.since is None else parse_span(args.since), args.price)
-    text = (
-        ledger_json(report)
-        if args.json
-        else ledger_csv(report)
-        if args.csv
-        else ledger_text(report, _width())
-    )
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    if args.html is not None:
-        from jupyter_gpuprof.views.ledger_figure import ledger_page
+    since_s = None if args.since is None else parse_span(args.since)
+    price = configured_price() if args.price is None else args.price
 
-        try:
-            args.html.write_text(ledger_page(report), encoding="utf-8")
-        except ImportError as error:
-            raise UsageError(str(error)) from None
-        except OSError as error:
-            raise UsageError(f"{args.html} was not written: {error.strerror}.") from None
-    return 0
+    def reports() -> Iterator[Any]:
+        while True:
+            report = ledger_report(args.by, since_s, price)
+            if args.html is not None:
+                _write_page(args.html, report)
+            yield report
+
+    def text(report: Any) -> str:
+        told = ledger_csv(report) if args.csv else ledger_text(report, _width())
+        return told if told.endswith("\n") else told + "\n"
+
+    return _show(args, reports(), text, lambda report: json.loads(ledger_json(report)))
+
+
+def _write_page(path: Path, report: Any) -> None:
+    from jupyter_gpuprof.views.ledger_figure import ledger_page
+
+    try:
+        path.write_text(ledger_page(report), encoding="utf-8")
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{path} was not written: {error.strerror}.") from None
 
 
 def _sightings() -> Iterator[Any]:
@@ -181,14 +208,17 @@ def _sightings() -> Iterator[Any]:
         look.close()
 
 
-def _show(args: argparse.Namespace, answers: Iterator[Json], text: Callable[[Json], str]) -> int:
+def _show(
+    args: argparse.Namespace, answers: Iterator[Any], text: Callable[[Any], str],
+    as_json: Callable[[Any], Json] = lambda answer: answer,
+) -> int:  # fmt: skip
     """Print the first answer, or all of them until the person interrupts."""
     if args.watch is not None and not 0.2 <= args.watch <= 3600:
         raise UsageError("--watch takes 0.2 to 3600 seconds.")
     try:
         for answer in answers:
             if args.json:
-                print(json.dumps(answer, indent=None if args.watch else 2), flush=True)
+                print(json.dumps(as_json(answer), indent=None if args.watch else 2), flush=True)
             else:
                 clear = "\x1b[H\x1b[2J" if args.watch and sys.stdout.isatty() else ""
                 print(clear + text(answer), end="", flush=True)

@@ -16,6 +16,7 @@ from jupyter_gpuprof.errors import GpuprofError, UsageError
 from jupyter_gpuprof.records.reading import Missing
 
 if TYPE_CHECKING:
+    from jupyter_gpuprof.records.emission import Emission
     from jupyter_gpuprof.records.fleet import JobRecords
 
 
@@ -25,7 +26,8 @@ def add_fleet(commands: Any) -> None:
     kinds = fleet.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     report = kinds.add_parser("report", help="where the GPU-hours went, and how long jobs waited")
-    _add_files(report, "+")
+    _add_files(report, "*")
+    report.add_argument("--prometheus", default="", metavar="URL", help="also ask it how busy devices were")
     report.add_argument(
         "--reserved", action="append", default=[], metavar="TEAM=GPUS", help="what is reserved for a team"
     )
@@ -50,6 +52,17 @@ def add_fleet(commands: Any) -> None:
     replay.add_argument("--what-if", type=Path, metavar="PATH", help="also write an interactive what-if page")
     replay.set_defaults(act=_replay)
 
+    emit = kinds.add_parser("emit", help="the policy as the configuration of a real queue; applies nothing")
+    emit.add_argument("queue", choices=("kueue", "slurm"))
+    emit.add_argument("--policy", type=Path, required=True, metavar="PATH", help="YAML, see docs/fleet.md")
+    emit.add_argument("--out", type=Path, metavar="FOLDER", help="write files there (default: print them)")
+    emit.add_argument(
+        "--checkpoint-p99",
+        metavar="TIME",
+        help="what a save takes at most (default: as %%gpuprof checkpoint measured)",
+    )
+    emit.set_defaults(act=_emit)
+
 
 def _add_files(parser: argparse.ArgumentParser, count: str) -> None:
     parser.add_argument(
@@ -71,6 +84,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def _report(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.session.fleet import report_fleet, reservations
+    from jupyter_gpuprof.session.fleetobserved import observed
     from jupyter_gpuprof.session.fleetpolicy import load_policy
     from jupyter_gpuprof.views.fleet_figure import fleet_page
     from jupyter_gpuprof.views.fleet_html import fleet_html
@@ -83,7 +97,11 @@ def _report(args: argparse.Namespace) -> int:
     if isinstance(price, Missing) and policy is not None:
         price = policy.price
     reserved = reservations(args.reserved, policy)
+    if not args.files and not args.prometheus:
+        raise UsageError("There is nothing to report on.", "Name files of jobs, or --prometheus URL.")
     report = report_fleet(_records(args), paths=args.files, reserved=reserved, price=price)
+    if args.prometheus:
+        report = observed(report, args.prometheus)
     print(fleet_text(report, width=_width()))
     _write(args.json, lambda: json.dumps(report.to_dict(), indent=2) + "\n")
     _write(args.html, lambda: page(fleet_html(report), "gpuprof: fleet"))
@@ -124,6 +142,44 @@ def _replay(args: argparse.Namespace) -> int:
         line.clear()
         _write(args.what_if, lambda: what_if_page(points, policy.name))
     return 0
+
+
+def _emit(args: argparse.Namespace) -> int:
+    from jupyter_gpuprof.session.fleetemit import emit_policy
+    from jupyter_gpuprof.session.fleetpolicy import load_policy
+    from jupyter_gpuprof.session.keep import parse_span
+    from jupyter_gpuprof.views.fleet_words import bound_words
+    from jupyter_gpuprof.views.format import clean
+
+    save_p99_s = None if args.checkpoint_p99 is None else parse_span(args.checkpoint_p99)
+    emission, claim = emit_policy(args.queue, load_policy(args.policy), save_p99_s=save_p99_s)
+    if args.out is None:
+        print("\n".join(f"# ==== {file.name}\n{file.text}" for file in emission.files), end="")
+    else:
+        _write_files(args.out, emission)
+    bound = claim.bound_s
+    words = bound.reason if isinstance(bound, Missing) else f"{bound_words(bound)} ({claim.parts})"
+    print(words, *(f"note: {clean(note)}" for note in emission.notes), sep="\n", file=sys.stderr)
+    return 0
+
+
+def _write_files(folder: Path, emission: Emission) -> None:
+    """The files of an emission; one that is there with another text is kept beside the new one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in emission.files:
+            path, done = folder / file.name, "written"
+            if path.exists():
+                if path.read_text(encoding="utf-8") == file.text:
+                    print(f"{path} is there already, the same")
+                    continue
+                old = path.with_name(f"{file.name}.old")
+                path.replace(old)
+                done = f"replaced; what it was is in {old.name}"
+            path.write_text(file.text, encoding="utf-8")
+            print(f"{path} {done}")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written to: {error.strerror}.") from None
 
 
 def _records(args: argparse.Namespace) -> JobRecords:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
+from jupyter_gpuprof.cli.cache import add_cache
 from jupyter_gpuprof.cli.devices import add_commands as add_device_commands
 from jupyter_gpuprof.cli.fleet import add_fleet
 from jupyter_gpuprof.cli.line import Line
 from jupyter_gpuprof.cli.scale import add_scale
 from jupyter_gpuprof.cli.spot import add_spot
+from jupyter_gpuprof.cli.sweep import add_sweep
 from jupyter_gpuprof.errors import GpuprofError, UsageError
 from jupyter_gpuprof.records.run import Run
 
@@ -76,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     add_scale(commands)
     add_device_commands(commands)
     add_spot(commands)
+    add_sweep(commands)
     add_fleet(commands)
+    add_cache(commands)
 
     show = commands.add_parser("show", help="the report of a saved run")
     show.add_argument("run", help='an id, a name, a JSON file, "last", "scale", "batch" or "try"')

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jupyter_gpuprof.errors import OptionError
+
 _LIMIT_S = 3.0
+_PRICE_HINT = "--price says another one."
 
 
 @dataclass
@@ -48,6 +51,29 @@ def ask_servers(what: str) -> Answers:
             reason = getattr(error, "reason", error)
             answers.trouble.append(f"The server at {url} cannot be asked: {reason}.")
     return answers
+
+
+def configured_price() -> float | None:
+    """What a device hour costs by ``c.GpuProf.price`` in the configuration of this environment's servers.
+
+    Raises:
+        OptionError: it is no price, or the configuration cannot be read.
+    """
+    from jupyter_core.application import JupyterApp
+
+    price = None
+    for name in ("jupyter_server_config", "jupyter_gpuprof_config"):  # the second: of the extension alone
+        app = JupyterApp(config_file_name=name, raise_config_file_errors=True)
+        try:
+            app.load_config_file(suppress_errors=False)
+        except Exception as error:  # of whatever the files run
+            raise OptionError(f"{name} cannot be read ({error}).", _PRICE_HINT) from None
+        price = app.config.GpuProf.get("price", price)
+    if price is None:
+        return None
+    if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 < price < float("inf"):
+        raise OptionError(f"c.GpuProf.price must be above 0, not {price!r}.", _PRICE_HINT)
+    return float(price)
 
 
 def _runs(pid: object) -> bool:

@@ -16,21 +16,36 @@ from jupyter_gpuprof.session.kernelreports import report_now
 from jupyter_gpuprof.session.release import offload_device, release_device
 from jupyter_gpuprof.session.releasehooks import call_release_hooks
 
+#: To end a process that was suspended and came back has hung machines.
+_SUSPEND_FIRST = (
+    "It is not ended: it was suspended once (experimental), and to end such a process has hung machines. "
+    "Suspend it again, or restart it from the notebook."
+)
+
 
 def asked(action: str, until_unix_s: float) -> str:
     """Do it, and say what came of it.
 
     Args:
-        action: "free", "offload", or "shutdown": call the functions of `on_release`.
+        action: "free", "offload", "suspend", or "shutdown": call the functions of `on_release`.
         until_unix_s: the server waits until then. A kernel that comes to it later was at work meanwhile,
             and does nothing.
     """
     if clock.unix_ns() * 1e-9 > until_unix_s:
         return json.dumps({"remarks": ["It was asked too late."]})
-    if action == "shutdown":
-        return json.dumps({"remarks": list(call_release_hooks())})
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython is not None else None
+    suspension = sys.modules.get("jupyter_gpuprof.session.suspend")
+    if suspension is not None and suspension.suspended():  # whatever asks the device now waits for ever
+        words = "Its device memory is on the host already (suspended, experimental)."
+        return json.dumps({"remarks": [words]} if action == "shutdown" else {"refused": words})
+    if action == "shutdown":
+        remarks = call_release_hooks()
+        if suspension is not None and suspension.came_back():
+            return json.dumps({"remarks": remarks, "refused": _SUSPEND_FIRST})
+        return json.dumps({"remarks": remarks})
+    if action == "suspend":
+        return _suspend(shell)
     namespace: dict[str, Any] = shell.user_ns if shell is not None else {}
     if action == "offload":
         report = offload_device(namespace, shell, returned=_returned)
@@ -38,6 +53,26 @@ def asked(action: str, until_unix_s: float) -> str:
         report = release_device(namespace, shell)
     report_now()
     return json.dumps(encode(report))
+
+
+def _suspend(shell: Any) -> str:
+    from jupyter_gpuprof.session.suspend import suspend_device
+    from jupyter_gpuprof.views.suspend_text import suspend_note
+
+    report = suspend_device(shell, told=_back)
+    note = suspend_note(report)
+    report_now()
+    if report.ending != "suspended":
+        return json.dumps({"refused": note})
+    return json.dumps({"remarks": [note], "freed_bytes": encode(report.footprint_bytes)})
+
+
+def _back(report: Any) -> None:
+    """In the cell that waited for it."""
+    from jupyter_gpuprof.views.suspend_text import restore_line
+
+    print(restore_line(report), flush=True)
+    report_now()
 
 
 def _returned(report: Any) -> None:

@@ -17,6 +17,7 @@ from jupyter_gpuprof.notebook import output
 from jupyter_gpuprof.notebook.devicecommands import DEVICE_COMMANDS
 from jupyter_gpuprof.notebook.parsing import Command, option, outputs, parser_of
 from jupyter_gpuprof.notebook.spotcommands import SPOT_COMMANDS
+from jupyter_gpuprof.notebook.sweepcommands import SWEEP_COMMANDS
 
 if TYPE_CHECKING:
     from jupyter_gpuprof.notebook.magics import GpuprofMagics
@@ -251,4 +252,5 @@ COMMANDS: dict[str, Command] = {
     ),
     **DEVICE_COMMANDS,
     **SPOT_COMMANDS,
+    **SWEEP_COMMANDS,
 }

@@ -35,17 +35,30 @@ def _release(magics: GpuprofMagics, args: Any) -> None:
     from jupyter_gpuprof.views.release_text import release_text
 
     shell = magics.ip
+    if args.suspend:
+        from jupyter_gpuprof.session.suspend import suspend_device
+        from jupyter_gpuprof.views.suspend_html import suspend_html
+        from jupyter_gpuprof.views.suspend_text import suspend_text
+
+        suspension = suspend_device(shell, told=_restored)
+        return output.show(suspend_text(suspension), suspend_html(suspension))
     if args.offload:
         report = offload_device(shell.user_ns, shell, returned=_returned)
     else:
         report = release_device(shell.user_ns, shell)
-    output.show(release_text(report), release_html(report))
+    return output.show(release_text(report), release_html(report))
 
 
 def _returned(report: Any) -> None:
     from jupyter_gpuprof.views.release_text import return_line
 
     print(return_line(report))
+
+
+def _restored(report: Any) -> None:
+    from jupyter_gpuprof.views.suspend_text import restore_line
+
+    print(restore_line(report), flush=True)
 
 
 def _reaper(magics: GpuprofMagics, args: Any) -> None:
@@ -61,7 +74,15 @@ def _reaper(magics: GpuprofMagics, args: Any) -> None:
 
     if args.word == "on":
         policy = kernel_policy(parse_span(args.after), args.action)
-        turn_on(KernelReaper(policy, magics.ip, tell=lambda note: print(note_line(note)), returned=_returned))
+        turn_on(
+            KernelReaper(
+                policy,
+                magics.ip,
+                tell=lambda note: print(note_line(note)),
+                returned=_returned,
+                restored=_restored,
+            )
+        )
     elif args.word == "off":
         turn_off()
     print(reaper_text(reaper_status()))
@@ -93,7 +114,9 @@ def stand_down(shell: Any) -> None:
 DEVICE_COMMANDS: dict[str, Command] = {
     "keep": Command(parser_of("keep", option("span"), option("--why", default="")), _keep),
     "release": Command(
-        parser_of("release", option("--offload", action="store_true")),
+        parser_of(
+            "release", option("--offload", action="store_true"), option("--suspend", action="store_true")
+        ),
         _release,
         interrupted="what was freed until then stays free, and all else is as it was",
     ),
@@ -112,7 +135,7 @@ DEVICE_COMMANDS: dict[str, Command] = {
             "reaper",
             option("word", nargs="?", choices=("on", "off", "status"), default="status"),
             option("--after", default="30m", metavar="SPAN"),
-            option("--action", choices=("warn", "free", "offload", "shutdown"), default="warn"),
+            option("--action", choices=("warn", "free", "offload", "suspend", "shutdown"), default="warn"),
         ),
         _reaper,
     ),

@@ -34,7 +34,9 @@ HELP = """\
 %gpuprof batch             rerun it at other batch sizes: what fits, and what it brings
 %gpuprof scale 1 2 4 8     rerun it on so many devices: what more of them are worth
 %gpuprof checkpoint --to FOLDER   what saving and loading the trained state costs
+%gpuprof audit             interrupt it in fresh processes: does it go on as it would have gone on
 %gpuprof spot              is the job safe on interruptible capacity, and at which interval
+%gpuprof sweep STUDY       GPU-hours of a sweep, and those of trials that were losing; --live follows it
 %gpuprof release           free this kernel's device now; --offload loses nothing
 %gpuprof keep 2h           let no reaper touch it for so long; --why "long eval"; keep off ends it
 %gpuprof reaper on         watch over idle devices in this kernel; off, status
@@ -42,7 +44,7 @@ HELP = """\
 %gpuprof history           the runs that were saved
 %gpuprof compare A B       two runs side by side; A and B are run ids, names, files or "last"
 %gpuprof show RUN          the report of a run id, name or file; of a trial or a curve by its id or file;
-                           show scale, show batch, show try: the last that this command gave
+                           show scale, show batch, show try, show audit: the last that this command gave
 %gpuprof trace FILE...     the verdict on stored traces: files, archives, folders of ranks
 %gpuprof timeline RUN      its gpu ops, to zoom into
 %gpuprof help              this text
@@ -63,7 +65,7 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
   --timeout S              end a round after S seconds (default: 300)
   --allow-writes           also rerun a cell that writes files
   --json PATH, --html PATH as above
-  --figure                 of batch, spot and ledger: also a figure to zoom into
+  --figure                 of batch, spot, ledger and sweep: also a figure to zoom into
   --grow 1,2,4             of batch: multiples of the batch size
   --until-memory 90%       of batch: the share of the memory that may be filled
   --mode weak|strong       of scale: keep the batch of each device, or that of all together
@@ -76,19 +78,26 @@ Options of %gpuprof try, batch and scale (which run in fresh processes and chang
 Options of %gpuprof ledger, release, keep and reaper:
   --by notebook|device|user|day, --since 7d, --price P   of ledger
   --offload                of release: to host memory, and back before the next cell
+  --suspend                of release: the same for all that the process has of its device (experimental)
   --why TEXT               of keep: shown to whoever wonders
-  --after 30m, --action warn|free|offload|shutdown   of reaper on
+  --after 30m, --action warn|free|offload|suspend|shutdown   of reaper on
 
-Options of %gpuprof checkpoint and spot (docs/spot.md says what each is):
-  --save NAME, --load NAME, --repeats 5   of checkpoint: your own functions
+Options of %gpuprof checkpoint, audit and spot (docs/spot.md says what each is):
+  --save NAME, --load NAME, --repeats 5   of checkpoint, and of audit: your own functions
+  --folder NAME            of audit: the folder of the loop's checkpoints, or the variable that holds it
   --between 6h | --rate N | --interruptions K --over T   how often the job is interrupted
   --restart T, --checkpoint T, --stall T, --durable T, --interval T, --notice T   instead of what was measured
   --price-ratio F, --price P, --spot-price P, --devices N, --work T, --deadline T, --release
-  --audit passed|failed    what a resume audit of the job came to
+  --audit passed|failed    instead of what %gpuprof audit came to
+
+Options of %gpuprof sweep (docs/sweeps.md): STUDY is a variable, STORAGE::NAME, or a SweepBudget's study
+  --cap GPU_HOURS          what this cap would have done
+  --live                   follow the study until it stands still, or is interrupted
 
 Changes that can be tried: num_workers=4 prefetch_factor=4 pin_memory=True persistent_workers=True
   batch_size=128 autocast=bfloat16 compile=True channels_last=True tf32=True fused=True foreach=True
-  cudnn_benchmark=True cache; without any, the top remedy of the last run.
+  cudnn_benchmark=True cache (the samples computed once and read back, by
+  jupyter_gpuprof.cached); without any, the top remedy of the last run.
 %%gpuprof? says more.
 """
 

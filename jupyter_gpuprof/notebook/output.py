@@ -27,6 +27,8 @@ _SHOWN = {
     "Scaling": ("scaling", "scaling_text", "scaling_html", "scaling"),
     "CheckpointCost": ("spot", "checkpoint_text", "checkpoint_html", "checkpoint"),
     "SpotDecision": ("spot", "spot_text", "spot_html", "spot"),
+    "SweepReport": ("sweep", "sweep_text", "sweep_html", "sweep"),
+    "ResumeAudit": ("resumeaudit", "resumeaudit_text", "resumeaudit_html", "audit"),
 }
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jupyter_gpuprof.errors import NoCellError, OptionError
 from jupyter_gpuprof.notebook import output
 from jupyter_gpuprof.notebook.parsing import Command, option, outputs, parser_of
 from jupyter_gpuprof.session.spotoptions import SPOT_OPTIONS
@@ -25,11 +26,28 @@ def _checkpoint(magics: GpuprofMagics, args: Any) -> Any:
     return output.measured(magics.ip, args, "checkpoint", measure)
 
 
+def _audit(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.audit.audit import audit_cell
+    from jupyter_gpuprof.session.trial import LIMIT_S
+
+    if magics.last_cell is None:
+        raise NoCellError("No cell was profiled in this kernel yet.")
+    if args.timeout is not None and not args.timeout > 0:
+        raise OptionError(f"--timeout takes seconds above 0, not {args.timeout:g}.")
+    cell, run = magics.last_cell
+    options = {"save": args.save, "load": args.load, "folders": args.folder, "steps": args.steps}
+    options |= {"limit_s": args.timeout or LIMIT_S, "allow_writes": args.allow_writes}
+    return output.measured(
+        magics.ip, args, "audit", partial(audit_cell, cell, run, magics.ip.user_ns, **options)
+    )
+
+
 def _spot(magics: GpuprofMagics, args: Any) -> Any:
+    from jupyter_gpuprof.session.audit.audit import audit_of
     from jupyter_gpuprof.session.spot import measured_cost, spot_decision
 
-    run = magics.last_cell[1] if magics.last_cell else None
-    decision = spot_decision(args, run=run, cost=measured_cost(run))
+    cell, run = magics.last_cell or (None, None)
+    decision = spot_decision(args, run=run, cost=measured_cost(run), audit=audit_of(cell))
     output.write_record(decision, args)
     if args.figure:
         from jupyter_gpuprof.views.spot_figure import spot_page
@@ -52,6 +70,19 @@ SPOT_COMMANDS: dict[str, Command] = {
         ),
         _checkpoint,
         interrupted="the files that were written are gone again",
+    ),
+    "audit": Command(
+        parser_of(
+            "audit",
+            option("--save", default=""),
+            option("--load", default=""),
+            option("--folder", action="append", default=[]),
+            option("--steps", type=int, default=None),
+            option("--timeout", type=float, default=None, metavar="SECONDS"),
+            option("--allow-writes", action="store_true"),
+            *outputs(),
+        ),
+        _audit,
     ),
     "spot": Command(
         parser_of("spot", *SPOT_OPTIONS, option("--figure", action="store_true"), *outputs()), _spot

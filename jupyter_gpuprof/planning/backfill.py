@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from jupyter_gpuprof.planning.fleetnodes import Needs, choose
+from jupyter_gpuprof.planning.fleetnodes import Needs, Nodes
 from jupyter_gpuprof.planning.fleetstate import Claim, Placed, Waiting
 
 
@@ -28,15 +28,13 @@ class Reservation:
 
     def allows(self, job: Waiting, now_s: float) -> bool:
         """Whether the job may go before."""
-        return math.isfinite(self.at_s) and (self._is_short(job, now_s) or job.work.gpus <= self.spare)
+        is_short = now_s + job.work.limit_s <= self.at_s
+        return (is_short or job.work.gpus <= self.spare) and self.at_s < math.inf
 
     def let_by(self, job: Waiting, now_s: float) -> None:
         """It goes before; if it stays longer, it uses up of what is spare."""
-        if not self._is_short(job, now_s):
+        if now_s + job.work.limit_s > self.at_s:
             self.spare -= job.work.gpus
-
-    def _is_short(self, job: Waiting, now_s: float) -> bool:
-        return now_s + job.work.limit_s <= self.at_s
 
 
 class Expected:
@@ -63,30 +61,38 @@ class Expected:
         if key is not None:
             del self._order[bisect.bisect_left(self._order, key)]
 
-    def reserve(
-        self, needs: Needs, free: Sequence[int], now_s: float, team: str | None = None
-    ) -> Reservation:
-        """The date for a job that does not fit now.
+    def reserve(self, needs: Needs, free: Nodes, now_s: float) -> Reservation:
+        """The date for a job that does not fit on the free GPUs now."""
+        room = free.copy()
 
-        Args:
-            needs: what it asks for.
-            free: GPUs by machine, or with `team` what is left of its quota.
-            team: only its jobs count, as quota.
-        """
-        room, fits_at_s = list(free), math.inf
+        def fits_after(what: Placed | Claim) -> bool:
+            room.add(what.places)
+            return room.fits(needs)
+
+        at_s = self._first_time(fits_after)
+        return Reservation(max(at_s, now_s), room.total_free - sum(needs) if room.is_one else 0)
+
+    def reserve_quota(self, team: str, gpus: int, left: int, now_s: float) -> Reservation:
+        """The date for a job that `left` of its team's quota is not enough for."""
+        room = left
+
+        def is_enough_after(what: Placed | Claim) -> bool:
+            nonlocal room
+            if what.job.work.team == team:
+                room += what.job.work.gpus
+            return room >= gpus
+
+        return Reservation(max(self._first_time(is_enough_after), now_s), room - gpus)
+
+    def _first_time(self, is_enough_after: Callable[[Placed | Claim], bool]) -> float:
+        """When the last one ends that is waited for; with it, all are counted that end then."""
+        first_s = math.inf
         for at_s, _, what in self._order:
-            if at_s > fits_at_s or math.isinf(at_s):
+            if at_s > first_s or math.isinf(at_s):
                 break
-            if team is not None:
-                room[0] += what.job.work.gpus if what.job.work.team == team else 0
-            else:
-                for node, gpus in what.places:
-                    room[node] += gpus
-            if choose(room, needs):
-                fits_at_s = at_s
-        if math.isinf(fits_at_s):
-            return Reservation(math.inf, 0)
-        return Reservation(max(fits_at_s, now_s), room[0] - needs[0] if len(room) == 1 else 0)
+            if is_enough_after(what):
+                first_s = at_s
+        return first_s
 
     def _insert(self, what: Placed | Claim, at_s: float) -> None:
         self._number += 1

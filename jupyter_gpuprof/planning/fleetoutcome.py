@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jupyter_gpuprof.planning.claimtime import claim_bound_s
 from jupyter_gpuprof.planning.fleetstate import Played
 from jupyter_gpuprof.planning.gangless import replay_without_gang
 from jupyter_gpuprof.planning.replay import replay
@@ -56,7 +57,6 @@ def outcome_of(works: Sequence[Work], played: Played, policy: FleetPolicy, name:
     done = [not math.isnan(end) for end in played.end_s]
     useful_s = sum(work.gpus * work.run_s for work, is_done in zip(works, done, strict=True) if is_done)
     paid_s = policy.gpus * makespan_s + played.spot_s
-    bound = policy.reclaim.bound_s if policy.gang else Missing("nobody gives way without gang scheduling")
     return Outcome(
         policy=name or policy.name,
         gpus=policy.gpus,
@@ -77,7 +77,7 @@ def outcome_of(works: Sequence[Work], played: Played, policy: FleetPolicy, name:
         stopped=sum(played.preempted),
         claims=len(played.claims_s),
         slowest_claim_s=max(played.claims_s) if played.claims_s else Missing("nothing had to be reclaimed"),
-        bound_s=bound,
+        bound_s=claim_bound_s(policy),
         money_per_useful_hour=_money(policy, makespan_s, played.spot_s, useful_s),
     )
 

@@ -55,6 +55,7 @@ def fleet_report(
 
     total = group("", jobs, sum(reserved.values()) if reserved else None)
     by_team = [group(team, some, reserved.get(team)) for team, some in _split(jobs, lambda job: job.team)]
+    pooling = _pooling(records, jobs, reserved)
     waits = waits_so_far(jobs, records.until_s)
     curves = [curve_of("all", *waits)] if waits[0] else []
     if len(by_team) > 1:
@@ -76,11 +77,11 @@ def fleet_report(
         curves=tuple(curves),
         week=_week(jobs, records),
         histogram=_histogram(jobs),
-        pooling=_pooling(records, jobs, reserved),
+        pooling=pooling,
         losses=tuple(losses),
         price=price,
         money_per_busy_hour=_money(total, price),
-        notes=(*records.notes, *_notes(jobs, len(records.jobs) - len(jobs))),
+        notes=(*records.notes, *_notes(jobs, len(records.jobs) - len(jobs)), *_beyond(pooling)),
     )
 
 
@@ -218,6 +219,15 @@ def _pooling(records: JobRecords, jobs: Sequence[Job], reserved: Mapping[str, in
     return pooling_of(series_of(jobs, reserved, records.until_s))
 
 
+def _beyond(pooling: Pooling | Missing) -> list[str]:
+    if isinstance(pooling, Missing) or pooling.peak_of_sum <= pooling.gpus:
+        return []
+    return [
+        f"up to {pooling.peak_of_sum:g} GPUs were in use at one time, more than the {pooling.gpus:g} of all"
+        " teams together: the records or the reservations are wrong"
+    ]
+
+
 def _money(total: FleetGroup, price: Number) -> Number:
     if isinstance(price, Missing):
         return price
@@ -230,11 +240,17 @@ def _money(total: FleetGroup, price: Number) -> Number:
 def _notes(jobs: Sequence[Job], without: int) -> list[str]:
     notes = []
     if without:
-        notes.append(f"{without} jobs used no GPU and are left out")
+        notes.append(f"{_jobs(without)} without a GPU left out")
     unknown = sum(isinstance(job.gpus, Missing) for job in jobs)
     if unknown:
-        notes.append(f"of {unknown} jobs the record does not tell the GPUs; they count in the waits alone")
+        notes.append(f"of {_jobs(unknown)} the record does not tell the GPUs; they count in the waits alone")
     pending = sum(job.state == "pending" for job in jobs)
     if pending:
-        notes.append(f"{pending} jobs still wait; their waits count as longer than so far (Kaplan-Meier)")
+        notes.append(
+            f"{_jobs(pending)} still in the queue, counted as waiting longer than so far (Kaplan-Meier)"
+        )
     return notes
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"

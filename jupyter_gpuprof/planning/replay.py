@@ -17,16 +17,16 @@ At one moment, what ends comes first, then what is handed over, then what is sub
 
 from __future__ import annotations
 
-import bisect
 import heapq
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from jupyter_gpuprof.planning.backfill import Expected, Reservation
 from jupyter_gpuprof.planning.fleetnodes import Nodes, Places, choose
+from jupyter_gpuprof.planning.fleetqueue import Bucket, Heads, Queue
 from jupyter_gpuprof.planning.fleetstate import Claim, Placed, Played, Waiting
 from jupyter_gpuprof.planning.fleetvictims import victims_for
 from jupyter_gpuprof.planning.workload import Work
@@ -34,11 +34,6 @@ from jupyter_gpuprof.records.fleetpolicy import FleetPolicy, PriorityClass, Team
 
 _END, _HAND_OVER, _NOTICE, _GONE = range(4)
 _NO_TEAM, _NO_CLASS = Team(), PriorityClass()
-
-#: Jobs that fit or do not fit alike.
-_Bucket = tuple[object, ...]
-#: The first of a bucket: its place in the line, and the bucket.
-_Next = tuple[tuple[float, float, int], _Bucket]
 
 
 def replay(works: Sequence[Work], policy: FleetPolicy, *, seed: int = 0) -> Played:
@@ -52,10 +47,6 @@ def replay(works: Sequence[Work], policy: FleetPolicy, *, seed: int = 0) -> Play
     return _Replay(works, policy, seed).run()
 
 
-#: What is to be looked at: all of the queue, or only those buckets.
-_Only = list[_Bucket] | None
-
-
 class _Replay:
     def __init__(self, works: Sequence[Work], policy: FleetPolicy, seed: int) -> None:
         self.works, self.policy, self.seed = works, policy, seed
@@ -67,7 +58,7 @@ class _Replay:
         self.guarantees = {name: team.guarantee for name, team in policy.teams}
         self.usage: defaultdict[str, int] = defaultdict(int)
         self.running: defaultdict[str, dict[int, Placed]] = defaultdict(dict)
-        self.queues: dict[_Bucket, list[tuple[tuple[float, float, int], Waiting]]] = {}
+        self.queue = Queue(policy.line)
         self.expected = Expected() if policy.line == "backfill" else None
         self.events: list[tuple[float, int, int, Placed | Claim]] = []
         self.number = self.claims_made = 0
@@ -81,7 +72,7 @@ class _Replay:
             self.now = self.events[0][0] if self.events else math.inf
             if coming < len(works):
                 self.now = min(self.now, works[coming].submit_s)
-            only: _Only = []
+            only: list[Bucket] | None = []  # None for all
             while self.events and self.events[0][0] <= self.now:
                 _, kind, _, what = heapq.heappop(self.events)
                 if self._happen(kind, what):
@@ -90,12 +81,13 @@ class _Replay:
                 job = self._arrive(coming, works[coming])
                 coming += 1
                 if job is not None:
-                    bucket = self._queue(job)
-                    if only is not None:
+                    bucket = self.queue.add(job)
+                    # Behind one that fits as little as itself, it changes nothing.
+                    if only is not None and bucket.first is job:
                         only.append(bucket)
             # With "skip", nobody else can start when nothing but arrivals happened.
             if only is None or (only and self.policy.line != "skip"):
-                self._look(list(self.queues))
+                self._look(None)
             elif only:
                 self._look(only)
         return self.played
@@ -139,29 +131,47 @@ class _Replay:
             key = (work.submit_s - aging_s * kind.priority, 0.0, index)
         return Waiting(index, work, needs, kind.priority, kind.preemptible, key, work.run_s, work.submit_s)
 
-    def _queue(self, job: Waiting) -> _Bucket:
-        """Into the line; jobs that fit or do not fit alike stand in one bucket."""
-        work = job.work
-        bucket: _Bucket = (work.team,)
-        if self.policy.line != "fifo":
-            bucket = (work.team, job.needs, job.priority, job.preemptible)
-        if self.policy.line == "backfill":
-            bucket += (work.limit_s,)
-        heapq.heappush(self.queues.setdefault(bucket, []), (job.key, job))
-        return bucket
-
-    def _look(self, buckets: Iterable[_Bucket]) -> None:
+    def _look(self, only: list[Bucket] | None) -> None:
         """Claims first, then loans, each in the order of the line."""
-        while True:
-            line = sorted((self.queues[bucket][0][0], bucket) for bucket in set(buckets))
+        heads = self.queue.heads(only)
+        while self._may_claim(heads):
             made = self.claims_made
-            passed: set[str] = set()
-            line = self._go_through(line, partial(self._claim_in_line, passed))
+            heads = self.queue.go_through(heads, partial(self._claim_in_line, set()))
             if self.claims_made == made:
                 break
-            buckets = list(self.queues)  # who lends less now may have a claim in turn
-        if line:
-            self._go_through(line, _Loans(self).lend)
+            heads = self.queue.heads()  # who lends less now may have a claim in turn
+        heads = self._may_borrow(heads)
+        if heads:
+            self.queue.go_through(heads, _Loans(self).lend)
+
+    def _may_claim(self, heads: Heads) -> bool:
+        """Whether it is worth asking for claims: most often nobody is within a guarantee, or above others."""
+        for _, bucket in heads:
+            job = bucket.jobs[0][1]
+            team = job.work.team
+            if job.priority > self.lowest or self.usage[team] + job.work.gpus <= self.guarantees.get(team, 0):
+                return True
+        return False
+
+    def _may_borrow(self, heads: Heads) -> Heads:
+        """Without those who can neither borrow nor matter to who can: more than is free is refused anyway.
+
+        The first of these stays, since the others must not delay it; and so do teams with limits.
+        """
+        if self.policy.line == "fifo":
+            return heads
+        spot, is_waiting, found = self.spot.total_free, False, []
+        if not (self.stable.total_free or spot):
+            return []
+        for head in heads:
+            job = head[1].jobs[0][1]
+            is_limited = self.teams.get(job.work.team, _NO_TEAM).borrow is not None
+            if not is_limited and job.work.gpus > spot and not self.stable.fits(job.needs):
+                if is_waiting:
+                    continue
+                is_waiting = True
+            found.append(head)
+        return found
 
     def _claim_in_line(self, passed: set[str], job: Waiting) -> bool:
         """With "backfill", nobody claims what the next in line of its team waits for."""
@@ -171,27 +181,6 @@ class _Replay:
         if not started and self.expected is not None:
             passed.add(job.work.team)
         return started
-
-    def _go_through(self, line: list[_Next], start: Callable[[Waiting], bool | None]) -> list[_Next]:
-        """Start whom `start` can, in the order of the sorted line; the others. None ends the matter."""
-        left: list[_Next] = []
-        looked_at = 0
-        while looked_at < len(line):
-            first = line[looked_at]
-            looked_at += 1
-            queue = self.queues[first[1]]
-            started = start(queue[0][1])
-            if started is None:
-                break
-            if not started:
-                left.append(first)
-                continue
-            heapq.heappop(queue)
-            if queue:
-                bisect.insort(line, (queue[0][0], first[1]), looked_at)
-            else:
-                del self.queues[first[1]]
-        return left
 
     def _claim(self, job: Waiting) -> bool:
         """Start it within its team's guarantee, at once or after others gave way."""
@@ -275,7 +264,7 @@ class _Replay:
         placed.end_s = -math.inf
         self._free(placed)
         job.since_s = self.now
-        self._queue(job)
+        self.queue.add(job)
 
     def _free(self, placed: Placed) -> None:
         """Its GPUs go to the claim that it gives way to, or back into the pool."""
@@ -323,26 +312,28 @@ class _Loans:
 
     def lend(self, job: Waiting) -> bool | None:
         """Start it if it may; None if nobody behind it may."""
-        replay, gpus, name = self.replay, job.work.gpus, job.work.team
+        replay, gpus, name, now = self.replay, job.work.gpus, job.work.team, self.replay.now
         if job.preemptible and gpus <= replay.spot.total_free:
             replay._place(job, replay.spot.take((gpus,)), is_spot=True)
             return True
         team = replay.teams.get(name, _NO_TEAM)
-        left = math.inf if team.borrow is None else team.guarantee + team.borrow - replay.usage[name]
-        if gpus > left:
-            if replay.expected is not None and name not in self.by_team:
-                self.by_team[name] = replay.expected.reserve((gpus,), [int(left)], replay.now, name)
-            return False
-        if replay.stable.fits(job.needs):
-            waits = [r for r in (self.first, self.by_team.get(name)) if r is not None]
-            if all(r.allows(job, replay.now) for r in waits):
-                for reservation in waits:
-                    reservation.let_by(job, replay.now)
-                replay.usage[name] += gpus
-                replay._place(job, replay.stable.take(job.needs))
-                return True
+        if team.borrow is not None:
+            left = team.guarantee + team.borrow - replay.usage[name]
+            if gpus > left:
+                if replay.expected is not None and name not in self.by_team:
+                    self.by_team[name] = replay.expected.reserve_quota(name, gpus, left, now)
+                return False
+        first, own = self.first, self.by_team.get(name)
+        is_allowed = (first is None or first.allows(job, now)) and (own is None or own.allows(job, now))
+        if is_allowed and replay.stable.fits(job.needs):
+            for reservation in (first, own):
+                if reservation is not None:
+                    reservation.let_by(job, now)
+            replay.usage[name] += gpus
+            replay._place(job, replay.stable.take(job.needs))
+            return True
         if replay.policy.line == "fifo":
             return None
-        if replay.expected is not None and self.first is None:
-            self.first = replay.expected.reserve(job.needs, replay.stable.free, replay.now)
+        if replay.expected is not None and first is None:
+            self.first = replay.expected.reserve(job.needs, replay.stable, now)
         return False

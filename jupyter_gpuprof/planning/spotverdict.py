@@ -52,9 +52,7 @@ def _against(figures: SpotFigures, plan: SpotPlan, finish: Range | Missing) -> l
     if figures.audit == "failed":
         found.append("the resume audit failed, so that an interrupted run does not go on as it was")
     elif figures.audit == "never ran":
-        found.append(
-            "no resume audit showed that an interrupted run goes on as it was (--audit passed, once one did)"
-        )
+        found.append("no resume audit showed that an interrupted run goes on as it was (%gpuprof audit)")
     if figures.is_release:
         found.append("a release run is not to be interrupted")
     if not isinstance(figures.deadline_s, Missing):

@@ -82,9 +82,13 @@ def waits_so_far(jobs: Iterable[Job], until_s: Number) -> tuple[list[float], lis
 
 
 def curve_of(key: str, wait_s: Sequence[float], has_started: Sequence[bool]) -> SurvivalCurve:
-    """The curve to draw, thinned."""
+    """The curve to draw, thinned; it goes on to the longest wait that was seen."""
     times, share = waiting_share(wait_s, has_started)
     if len(times) > _MOST_POINTS:
         kept = np.unique(np.linspace(0, len(times) - 1, _MOST_POINTS).astype(int))
         times, share = times[kept], share[kept]
+    longest = max(wait_s, default=0.0)
+    if longest > (times[-1] if len(times) else 0.0):
+        times = np.append(times, longest)
+        share = np.append(share, share[-1] if len(share) else 1.0)
     return SurvivalCurve(key, tuple(map(float, times)), tuple(map(float, share)))

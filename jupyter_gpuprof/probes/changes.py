@@ -49,15 +49,22 @@ class Applied:
         self._problems |= dict.fromkeys(problems)
 
 
-def apply(settings: Sequence[Setting], namespace: Mapping[str, Any]) -> Applied:
+def apply(
+    settings: Sequence[Setting],
+    namespace: Mapping[str, Any],
+    cache: Callable[[Any], tuple[Any, str]] | None = None,
+) -> Applied:
     """Change what the namespace holds, and what the cell will make.
 
     Args:
         settings: the changes.
         namespace: what the cell will run in.
+        cache: makes of a data set one that keeps its samples, and says how that is written.
     """
     applied = Applied()
-    wanted = {setting.name: setting.value for setting in settings}
+    wanted: dict[str, Any] = {setting.name: setting.value for setting in settings}
+    if "cache" in wanted and cache is not None:
+        wanted["cache"] = cache
     if not wanted:
         return applied
     found = _Found(namespace)

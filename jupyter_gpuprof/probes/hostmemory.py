@@ -32,6 +32,17 @@ def own_bytes(pid: int | None = None) -> int | None:
         return None
 
 
+def private_bytes(pid: int) -> int | None:
+    """Memory in use that the process shares with no other, about: cheaper than `own_bytes`."""
+    try:
+        import psutil
+
+        told = psutil.Process(pid).memory_info()
+        return int(told.rss) - int(getattr(told, "shared", 0))
+    except Exception:
+        return None
+
+
 def group_bytes(root: Path = Path("/")) -> int | None:
     """What the limits of this process's control groups leave, files in the cache counted as free.
 

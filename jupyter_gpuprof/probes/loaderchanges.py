@@ -35,11 +35,13 @@ class CachedItems:
     Args:
         dataset: the dataset it stands for.
         items: its first items.
+        words: how a person writes what stands for it; ``{}`` is its name.
     """
 
-    def __init__(self, dataset: Any, items: list[Any]) -> None:
+    def __init__(self, dataset: Any, items: Any, words: str = "[{0}[i] for i in range(len({0}))]") -> None:
         self.dataset = dataset
         self.items = items
+        self.words = words
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -103,7 +105,8 @@ def changed(arguments: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[di
     if wanted.get("cache"):
         size = getattr(new.get("batch_sampler"), "batch_size", None) or new.get("batch_size", 1) or 1
         try:
-            new["dataset"] = _cached(new["dataset"], CACHED_BATCHES * size)
+            make = wanted["cache"] if callable(wanted["cache"]) else None
+            new["dataset"] = _cached(new["dataset"], CACHED_BATCHES * size, make)
         except Exception as error:
             problems.append(f"cache: {error or type(error).__name__}")
     return new, problems
@@ -200,7 +203,9 @@ def lines_of(loader: Any, name: str, name_of: Callable[[object], str]) -> list[s
     lines = []
     if isinstance(dataset, CachedItems):
         source = name_of(dataset.dataset) or f"{name}.dataset"
-        lines.append(f"items = [{source}[i] for i in range(len({source}))]")
+        if dataset.words.startswith("cached("):
+            lines.append("from jupyter_gpuprof import cached")
+        lines.append(f"items = {dataset.words.format(source)}")
     sampler = given.get("sampler")
     if type(sampler) is SequentialSampler:
         del given["sampler"]
@@ -236,7 +241,20 @@ def _shown(value: Any, place: str, name_of: Callable[[object], str]) -> str:
     return name_of(value) or place
 
 
-def _cached(dataset: Any, count: int) -> CachedItems:
+class _First:
+    """The first items of a data set."""
+
+    def __init__(self, dataset: Any, count: int) -> None:
+        self._dataset, self._count = dataset, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[index]
+
+
+def _cached(dataset: Any, count: int, make: Callable[[Any], tuple[Any, str]] | None) -> CachedItems:
     from torch.utils.data import IterableDataset
 
     if isinstance(dataset, CachedItems):
@@ -252,7 +270,13 @@ def _cached(dataset: Any, count: int) -> CachedItems:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise ValueError(f"item {index} of the {type(dataset).__name__} cannot be read: {why}") from None
-    return CachedItems(dataset, items)
+    if make is None:
+        return CachedItems(dataset, items)
+    kept, words = make(dataset)
+    for index in range(len(items)):
+        kept[index]
+    kept.flush()
+    return CachedItems(dataset, _First(kept, len(items)), words)
 
 
 def _init() -> Any:

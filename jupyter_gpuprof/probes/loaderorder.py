@@ -39,19 +39,16 @@ class Numbers:
         ahead = (loader.prefetch_factor or 0) * loader.num_workers
         self._last: deque[Any] = deque(maxlen=ahead + _COMPARED + 1)
 
-    def __iter__(self) -> Numbers:
-        return self
+    def __iter__(self) -> Iterator[Any]:
+        # A generator: the loader asks it for every batch, and nothing of Python's is cheaper.
+        self.begin()
+        keep = self._last.append
+        for self._count, batch in enumerate(self._source, self._count + 1):  # type: ignore[arg-type]
+            keep(batch)
+            yield batch
 
     def __len__(self) -> int:
         return len(self.sampler)
-
-    def __next__(self) -> Any:
-        if self._source is None:
-            self.begin()
-        batch = next(self._source)  # type: ignore[arg-type]
-        self._last.append(batch)
-        self._count += 1
-        return batch
 
     def begin(self) -> None:
         """Draw the order, and pass over what was handed out already; once.

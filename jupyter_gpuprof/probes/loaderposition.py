@@ -181,9 +181,8 @@ class LoaderPosition:
         put_back(self.loader, self._born)
         self._numbers = self._numbers_of(at)
         iterator = self._make(make)
-        drawn_by = getattr(iterator, "_sampler_iter", None)
-        if isinstance(drawn_by, Numbers):
-            drawn_by.begin()
+        if self._numbers is not None and hasattr(iterator, "_sampler_iter"):
+            self._numbers.begin()
         elif self._dataset_has_state():
             if at["ended"]:  # the last batch was a smaller one, and the stream has begun anew
                 iterator._dataset_fetcher.ended = True

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from jupyter_gpuprof.records.catalogue import SmallerDevice
 from jupyter_gpuprof.records.causes import Causes
+from jupyter_gpuprof.records.derived import Preparation
 from jupyter_gpuprof.records.levers import Lever
 from jupyter_gpuprof.records.reading import Missing, Number
-from jupyter_gpuprof.records.run import NO_SAMPLES, Device, Loader, Memory
+from jupyter_gpuprof.records.run import NO_SAMPLES, NOT_PREPARED, Device, Loader, Memory
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Facts:
         others_wait_ratio: how long the median of the other ranks waits for it.
         late_rank: the rank they wait for.
         ranks: how many ranks the job has.
+        preparation: how the training loader's data set makes its samples.
         doubts: what weakens every conclusion.
     """
 
@@ -56,6 +58,7 @@ class Facts:
     others_wait_ratio: float = 0.0
     late_rank: int | None = None
     ranks: int = 1
+    preparation: Preparation | Missing = NOT_PREPARED
     doubts: tuple[str, ...] = ()
 
     def training_loaders(self) -> tuple[Loader, ...]:

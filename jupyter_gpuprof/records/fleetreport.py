@@ -77,6 +77,25 @@ class SurvivalCurve:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """How busy the allocated devices were by one kind of metrics in a Prometheus.
+
+    Args:
+        measure: the metric that tells it.
+        key: a team (a namespace of Kubernetes), "" for all.
+        gpu_hours: allocated by these metrics.
+        busy_ratio: busy over allocated; an estimate where less than 90 % of it was seen.
+        coverage_ratio: of the allocated GPU-hours, those that were looked at.
+    """
+
+    measure: str
+    key: str
+    gpu_hours: float
+    busy_ratio: Number | Estimate
+    coverage_ratio: Number
+
+
+@dataclass(frozen=True)
 class FleetReport:
     """The report.
 
@@ -87,6 +106,8 @@ class FleetReport:
         histogram: GPU-hours by busy ratio in ten steps from 0 to 1; missing where nobody looked.
         losses: of the ledger, the three places where allocated time is lost.
         money_per_busy_hour: price times allocated over busy.
+        observed: by a Prometheus, in the time of the records; all teams first.
+        observed_waits: of its histograms, of jobs that started; all teams first.
     """
 
     sources: tuple[str, ...]
@@ -107,6 +128,8 @@ class FleetReport:
     price: Number
     money_per_busy_hour: Number
     notes: tuple[str, ...]
+    observed: tuple[Observed, ...] = ()
+    observed_waits: tuple[Waits, ...] = ()
     schema_version: int = field(default=FLEET_SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

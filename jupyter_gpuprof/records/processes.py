@@ -90,6 +90,7 @@ class KernelReport:
         at_s: monotonic time of the report in seconds.
         run_id: of the profiled run that is on, "" without one.
         input_ratio: the share of its time in which the device waits for input, by the run's step timing.
+        study, trial: of the sweep that it works for, "" without one.
     """
 
     id: ProcessId
@@ -101,3 +102,5 @@ class KernelReport:
     at_s: float
     run_id: str = ""
     input_ratio: Number = Missing("no run measures it")
+    study: str = ""
+    trial: str = ""

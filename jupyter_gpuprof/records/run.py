@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from jupyter_gpuprof.records.causes import Causes
 from jupyter_gpuprof.records.codec import decode, encode
+from jupyter_gpuprof.records.derived import Preparation
 from jupyter_gpuprof.records.levers import Lever
 from jupyter_gpuprof.records.ops import OpWindow
 from jupyter_gpuprof.records.ranks import Ranks
@@ -24,6 +25,7 @@ NOT_SAMPLED = Missing("no fetch was sampled")
 #: What a run says of gpu ops where nobody looked.
 NO_WINDOW = Missing("no kernel window")
 NO_SAMPLES = Missing("the stacks were not sampled")
+NOT_PREPARED = Missing("no data set was looked at")
 
 Label = Literal[
     "input-bound",
@@ -197,6 +199,7 @@ class Run:
     host_causes: Causes | Missing = NO_SAMPLES  # what the training thread does outside of fetching
     levers: tuple[Lever, ...] = ()
     no_help: tuple[str, ...] = ()  # what would not help, and why
+    preparation: Preparation | Missing = NOT_PREPARED  # how the training's data set makes its samples
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

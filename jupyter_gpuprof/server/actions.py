@@ -26,6 +26,10 @@ from jupyter_gpuprof.session.monitor import DeviceMonitor
 REAPER = "reaper"
 #: How long a kernel may take to free its device, to save state before a shutdown, and to shut down.
 FREE_LIMIT_S, SAVE_LIMIT_S, SHUTDOWN_LIMIT_S = 60.0, 60.0, 60.0
+#: All memory of a device to the host and, if that fails, back.
+SUSPEND_LIMIT_S = 300.0
+#: How long the kernel may take to show a warning.
+SAY_LIMIT_S = 3.0
 #: A kernel that takes up nothing for so long between two cells is at work.
 CAUGHT_UP_LIMIT_S = 3.0
 #: How long to wait for the driver to give memory back after the last process is gone.
@@ -125,10 +129,24 @@ class Actions:
         if decision.dry_run:
             return Result("would be done", decision.sentence)
         if decision.action == "warn":
+            await self._warn(sight)
             return Result("done", decision.sentence)
         if decision.action == "shutdown":
             return await self._shutdown(sight, by)
         return await self._free(sight, by)
+
+    async def _warn(self, sight: KernelSight) -> None:
+        """Below the notebook's last cell, too, where that can be; the event tells everybody else."""
+        # Not before the server serves.
+        from jupyter_gpuprof.records.release import ReaperNote
+        from jupyter_gpuprof.views.release_text import note_line
+
+        policy = self._monitor.policy.for_kernelspec(sight.facts.kernelspec)
+        note = note_line(ReaperNote("warn", sight.decision.sentence, *_after_warning(policy)))
+        try:
+            await self._kernels.feeds[sight.facts.kernel_id].say(note, SAY_LIMIT_S)
+        except NoAnswer as error:
+            self._log.debug("gpuprof: kernel %s shows no warning: %s", sight.facts.kernel_id, error)
 
     async def on_orphan(self, sight: OrphanSight, by: str) -> Result:
         """End it, and see whether its memory is free."""
@@ -150,9 +168,13 @@ class Actions:
         decision, kernel_id = sight.decision, sight.facts.kernel_id
         devices = tuple(h.device_uuid for h in sight.holdings)
         before = await self._used(devices)
-        remarks = (
-            await self._saved(self._kernels.feeds.get(kernel_id)) if decision.reason != "stalled" else ""
-        )
+        refused = remarks = ""
+        if decision.reason != "stalled":
+            refused, remarks = await self._saved(self._kernels.feeds.get(kernel_id))
+        if refused:
+            if by == REAPER:
+                self._monitor.postponed(kernel_id)
+            return Result("cancelled", f"{decision.sentence} {refused}")
         why = await self._why_not_now(decision, by, remarks)
         recorded = self._monitor.descendants(kernel_id)
         pids = {pid for h in sight.holdings for pid in h.pids} | {id.pid for id in recorded}
@@ -193,16 +215,16 @@ class Actions:
         again = "after another idle timeout" if by == REAPER else "when it is asked for again"
         return f"what should be saved before was not:{unsaved} It is shut down all the same {again}"
 
-    async def _saved(self, feed: KernelFeed | None) -> str:
-        """Let the kernel call what the person registered for this; words on what went wrong."""
+    async def _saved(self, feed: KernelFeed | None) -> tuple[str, str]:
+        """Let the kernel call what the person registered: why it must not end, and what went wrong."""
         if feed is None:
-            return ""
+            return "", ""
         try:
             said = await feed.ask(_asking("shutdown", SAVE_LIMIT_S), SAVE_LIMIT_S)
         except NoAnswer as error:
             self._log.debug("gpuprof: kernel %s saved nothing: %s", feed.kernel_id, error)
-            return "" if error.not_installed else f" Whether anything was saved is not known: {error}."
-        return _words(said)
+            return "", "" if error.not_installed else f" Whether anything was saved is not known: {error}."
+        return str(said.get("refused", "")), _words(said)
 
     async def _free(self, sight: KernelSight, by: str) -> Result:
         """Let the kernel free its device between two cells."""
@@ -212,15 +234,18 @@ class Actions:
         if why := self._why_void(decision, by):
             return Result("cancelled", f"{decision.sentence} But {why}.")
         feed = self._kernels.feeds[sight.facts.kernel_id]
+        limit_s = SUSPEND_LIMIT_S if decision.action == "suspend" else FREE_LIMIT_S
         try:
             try:
-                said = await feed.ask(_asking(decision.action, FREE_LIMIT_S), FREE_LIMIT_S)
+                said = await feed.ask(_asking(decision.action, limit_s), limit_s)
             except NoAnswer as error:
                 if decision.action != "free" or not error.not_installed:
                     raise
                 said = await feed.ask(_ASK_BARE, FREE_LIMIT_S)
         except NoAnswer as error:
             return Result("failed", f"{decision.sentence} But {error}.")
+        if "refused" in said:
+            return Result("failed", f"{decision.sentence} {said['refused']}")
         freed = _less(before, await self._used(devices))
         if isinstance(freed, Missing) and "freed_bytes" in said:
             freed = int(said["freed_bytes"])

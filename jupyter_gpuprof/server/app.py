@@ -9,8 +9,8 @@ from jupyter_server.extension.application import ExtensionApp
 from tornado.ioloop import IOLoop
 
 from jupyter_gpuprof.errors import OptionError
-from jupyter_gpuprof.records.policy import SERVER_REAPER, Policy
-from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options, valid_general
+from jupyter_gpuprof.records.policy import SERVER_REAPER
+from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options
 from jupyter_gpuprof.server.routes import register
 from jupyter_gpuprof.server.service import ServerMonitor
 from jupyter_gpuprof.session.servermonitor import server_monitor
@@ -21,6 +21,7 @@ class GpuprofServer(ExtensionApp):
     """Who holds which device, the GPU-hours, and the reaper."""
 
     name = "jupyter_gpuprof"
+    description = "A Jupyter server that knows who holds which device; all options of `jupyter server` hold."
     load_other_extensions = True
     classes = [GpuProf, GpuProfReaper]  # noqa: RUF012  for --help-all
     monitor: ServerMonitor | None = None
@@ -29,13 +30,16 @@ class GpuprofServer(ExtensionApp):
         """Everything is put together here; nothing is looked at before the server's loop runs."""
         app = self.serverapp
         assert app is not None
-        general, policy, wrong = self._options()
+        try:
+            general, policy = read_options(self.config, parent=self)
+        except OptionError as error:  # as for a wrong value of the server's own options
+            self.log.critical("gpuprof: %s The server does not start with half a policy.", error)
+            app.exit(1)
         devices = server_monitor(
             policy=policy,
             interval_s=general.sample_period,
             allocation=general.detected_allocation(),
-            # Not by a half of what is configured is anything deleted.
-            keep_days=float("inf") if wrong else general.retention_days,
+            keep_days=general.retention_days,
         )
         self.monitor = ServerMonitor(
             devices,
@@ -43,7 +47,6 @@ class GpuprofServer(ExtensionApp):
             app.session_manager,
             events=app.event_logger,
             price=general.price,
-            warnings=wrong,
             log=self.log,
         )
         register(app.web_app, self.monitor)
@@ -58,15 +61,6 @@ class GpuprofServer(ExtensionApp):
             monitor, self.monitor = self.monitor, None
             os.environ.pop(SERVER_REAPER, None)
             await monitor.end()
-
-    def _options(self) -> tuple[GpuProf, Policy, tuple[str, ...]]:
-        """What is configured; with an error in it nothing is done to a kernel."""
-        try:
-            general, policy = read_options(self.config, parent=self)
-        except OptionError as error:
-            self.log.critical("gpuprof: %s The reaper is off.", error)
-            return valid_general(self.config), Policy(enabled=False), (f"{error} The reaper is off.",)
-        return general, policy, ()
 
 
 def points() -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ c.GpuProfReaper.kernelspecs = {"r": {"action": "warn"}}
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -21,13 +22,17 @@ from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.session.allocation import allocation_here
 
-_HINT = "docs/server.md lists the options of GpuProf and GpuProfReaper."
+_HINT = "`python -m jupyter_gpuprof.server --help-all` and docs/server.md list the options."
 #: The options of `Policy` that are durations; here they go without the unit in the name.
 _DURATIONS = ("idle_timeout", "warn_before", "busy_timeout", "keep_max", "step_wait", "start_grace")
 _PLAIN = (
     "enabled", "action", "min_held_bytes", "exempt", "orphans", "dry_run", "cpu_ratio", "device_ratio",
     "hook",
 )  # fmt: skip
+
+
+#: The last is the extension's own, which takes what all extensions take.
+_CLASSES = ("GpuProf", "GpuProfReaper", "GpuprofServer")
 
 
 class GpuProf(Configurable):
@@ -56,11 +61,12 @@ class GpuProfReaper(Configurable):
 
     enabled = Bool(True, help="Decide about holders at all.").tag(config=True)
     action = Enum(
-        ("warn", "free", "offload", "shutdown"),
+        ("warn", "free", "offload", "suspend", "shutdown"),
         "warn",
         help="""The most that may be done: "warn"; "free": empty the framework's cache in the kernel;
-        "offload": move its tensors to host memory until the next cell; "shutdown": free, and if the device is
-        still held, shut the kernel down and end what it started.""",
+        "offload": move its tensors to host memory until the next cell; "suspend" (experimental): all that the
+        process has of its device to host memory by the driver's checkpoint, if everything holds that must;
+        "shutdown": free, and if the device is still held, shut the kernel down and end what it started.""",
     ).tag(config=True)
     idle_timeout = Float(
         3600.0, help="How long a kernel is idle before the action, from the end of its last cell."
@@ -125,11 +131,16 @@ def read_options(config: Config, **kwargs: Any) -> tuple[GpuProf, Policy]:
     Raises:
         OptionError: an option does not exist, or its value makes no sense.
     """
+    for name in config:
+        if name.lower().startswith("gpuprof") and name not in _CLASSES:
+            raise OptionError(f"There is no {name}: ours are GpuProf and GpuProfReaper.", _HINT)
     for kind in (GpuProf, GpuProfReaper):
         allowed = kind.class_trait_names(config=True)
         for name in config.get(kind.__name__, {}):
             if name not in allowed:
-                raise OptionError(f"{kind.__name__} has no option {name!r}.", _HINT)
+                near = difflib.get_close_matches(name, allowed, 1)
+                hint = f"Is {near[0]!r} meant? {_HINT}" if near else _HINT
+                raise OptionError(f"{kind.__name__} has no option {name!r}.", hint)
     try:
         general, reaper = GpuProf(config=config, **kwargs), GpuProfReaper(config=config, **kwargs)
     except TraitError as error:
@@ -141,18 +152,6 @@ def read_options(config: Config, **kwargs: Any) -> tuple[GpuProf, Policy]:
         if value is not None and not 0 < value < float("inf"):
             raise OptionError(f"GpuProf.{name} must be above 0, not {value!r}.", _HINT)
     return general, reaper.policy()
-
-
-def valid_general(config: Config) -> GpuProf:
-    """The options of `GpuProf` that are right, where something else is wrong; the defaults for the others."""
-    found = GpuProf()
-    for name, value in config.get("GpuProf", {}).items():
-        try:
-            alone, _ = read_options(Config({"GpuProf": {name: value}}))
-        except OptionError:
-            continue
-        setattr(found, name, getattr(alone, name))
-    return found
 
 
 def _renamed(options: Any) -> dict[str, Any]:

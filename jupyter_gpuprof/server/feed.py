@@ -22,6 +22,11 @@ from jupyter_gpuprof.session.kerneltracker import KernelTracker
 
 #: Probes are repeated after so long, in seconds, while it is not known what the kernel works on.
 PROBE_EVERY_S = 2.0
+#: Sends output as if the last cell had printed it; needs nothing of us in the kernel's environment.
+_SAY = (
+    '(lambda k: (k.session.send(k.iopub_socket, "stream", {content!r}, parent={parent!r}, ident=b"stream"),'
+    ' "{{}}")[1])(__import__("IPython").get_ipython().kernel)'
+)
 _NOT_HERE = Missing("its messages are on another machine")
 
 
@@ -60,6 +65,7 @@ class KernelFeed:
         self._probed_s = 0.0
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._idles: dict[str, asyncio.Future[None]] = {}
+        self._last_cell: dict[str, Any] | None = None  # the header of its request
 
     @property
     def pid(self) -> int | None:
@@ -93,6 +99,7 @@ class KernelFeed:
             self._where = where
             if again:
                 self.requests.reset()
+                self._last_cell = None
         now_s = self._clock() * 1e-9
         if not self.requests.known and now_s - self._probed_s >= PROBE_EVERY_S:
             self._probed_s = now_s
@@ -126,6 +133,17 @@ class KernelFeed:
             self._answers.pop(message, None)
             asyncio.get_running_loop().call_later(0.2, self._restore, version, active, server_active)
         return _value(reply.get("content", {}))
+
+    async def say(self, text: str, limit_s: float) -> None:
+        """Show a line below the last cell that was run, in every front end that shows the notebook.
+
+        Raises:
+            NoAnswer: it cannot be shown: no cell was seen, or the kernel is not one of IPython.
+        """
+        if self._last_cell is None:
+            raise NoAnswer("no cell was seen")
+        content = {"name": "stdout", "text": f"{text}\n"}
+        await self.ask(_SAY.format(content=content, parent={"header": self._last_cell}), limit_s)
 
     async def caught_up(self, limit_s: float) -> None:
         """Wait until the kernel has taken up all that was sent to it before now, and that is known here.
@@ -184,10 +202,14 @@ class KernelFeed:
         return message_id
 
     def _on_iopub(self, frames: list[bytes]) -> None:
-        message = self._read(frames, only=b'"status"')
-        if message is None or message["header"].get("msg_type") != "status":
+        message = self._read(frames, only=(b'"status"', b'"execute_input"'))
+        kind = message["header"].get("msg_type") if message is not None else ""
+        if message is None or kind not in ("status", "execute_input"):
             return
         parent = message.get("parent_header") or {}
+        if kind == "execute_input":  # a silent request has none
+            self._last_cell = {**parent, "date": str(parent.get("date", ""))}
+            return
         state = str(message["content"].get("execution_state", ""))
         parent_id = str(parent.get("msg_id", ""))
         self.requests.status(state, parent_id, str(parent.get("msg_type", "")), self._clock() * 1e-9)
@@ -206,12 +228,12 @@ class KernelFeed:
         if message is not None and answer is not None and not answer.done():
             answer.set_result(message)
 
-    def _read(self, frames: list[bytes], only: bytes = b"") -> dict[str, Any] | None:
-        """A message, its signature checked; None for one that is none, or whose header lacks `only`."""
+    def _read(self, frames: list[bytes], only: tuple[bytes, ...] = ()) -> dict[str, Any] | None:
+        """A message, its signature checked; None for none, or one whose header has nothing of `only`."""
         assert self._session is not None
         try:
             parts: list[Any] = self._session.feed_identities(frames)[1]
-            if only and only not in parts[1]:
+            if only and not any(kind in parts[1] for kind in only):
                 return None  # output, of which there may be very much
             found: dict[str, Any] = self._session.deserialize(parts)
         except Exception as error:

@@ -17,7 +17,7 @@ from jupyter_gpuprof.server.prometheus import CONTENT_TYPE, exposition
 from jupyter_gpuprof.server.protocol import Json
 
 BYS = ("notebook", "device", "user", "day")
-RELEASES = ("free", "offload", "shutdown")
+RELEASES = ("free", "offload", "suspend", "shutdown")
 #: The longest reason for a keep that is taken, in characters.
 MOST_WHY = 500
 #: More hours than anybody means; the policy's own maximum is far below.

@@ -138,7 +138,7 @@ class Monitor(Protocol):
 
         Args:
             holder_id: the kernel's id.
-            action: "free", "offload" or "shutdown". The last also needs the right to write kernels.
+            action: "free", "offload", "suspend" or "shutdown"; the last also needs `write` on kernels.
             by: the user's name.
         """
         ...

@@ -39,7 +39,8 @@ from jupyter_gpuprof.views.sighting_json import (
 #: For so long after the last reader the devices are looked at, in seconds, if the reaper is off.
 AWAKE_S = 60.0
 _OWN_KEEP = "What was asked of the server is ended, but the keep made in the kernel itself stands"
-_ACTIONS = ("free", "offload", "shutdown")
+_NO_LEDGER = "Nothing is written to the ledger: the devices are simulated."
+_ACTIONS = ("free", "offload", "suspend", "shutdown")
 
 
 class ServerMonitor:
@@ -50,7 +51,6 @@ class ServerMonitor:
         kernel_manager, session_manager: the server's.
         events: the server's event logger; None without one.
         price: of one device hour, for the ledger.
-        warnings: what is wrong with the configuration.
         clock: monotonic nanoseconds.
     """
 
@@ -62,7 +62,6 @@ class ServerMonitor:
         *,
         events: Any = None,
         price: float | None = None,
-        warnings: tuple[str, ...] = (),
         clock: Callable[[], int] = clock.now_ns,
         log: logging.Logger,
     ) -> None:
@@ -70,7 +69,6 @@ class ServerMonitor:
         self._clock = clock
         self._log = log
         self._price = price
-        self._warnings = warnings
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted: asyncio.Event | None = None
@@ -103,7 +101,7 @@ class ServerMonitor:
         self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
-        for warning in self._all_warnings():
+        for warning in self._kernels.warnings():
             self._log.warning("gpuprof: %s", warning)
 
     async def end(self) -> None:
@@ -148,11 +146,11 @@ class ServerMonitor:
             "kernels": len(seen.kernels),
             "reaper": policy_json(self._monitor.policy),
             "ledger": {
-                "trouble": writer.trouble if writer else "the ledger is not written",
+                "trouble": writer.trouble if writer else _NO_LEDGER,
                 "remarks": list(writer.remarks) if writer else [],
                 "lost_s": writer.lost_s if writer else 0.0,
             },
-            "warnings": self._all_warnings(),
+            "warnings": self._kernels.warnings(),
         }
 
     def devices(self) -> Json:
@@ -169,7 +167,7 @@ class ServerMonitor:
         return {
             "policy": policy_json(self._monitor.policy),
             "decisions": decisions_json(seen, self._now_s(), dict(self._actions.acting)),
-            "warnings": self._all_warnings(),
+            "warnings": self._kernels.warnings(),
         }
 
     def audit(self, limit: int = 100) -> Json:
@@ -350,9 +348,6 @@ class ServerMonitor:
     def _awake(self) -> bool:
         busy = self._monitor.policy.enabled or self._waiting or self._actions.acting
         return bool(busy) or self._now_s() - self._read_s < AWAKE_S
-
-    def _all_warnings(self) -> list[str]:
-        return [*self._warnings, *self._kernels.warnings()]
 
     def _now_s(self) -> float:
         return self._clock() * 1e-9

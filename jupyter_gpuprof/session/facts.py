@@ -14,6 +14,7 @@ from jupyter_gpuprof.records.facts import Facts
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Memory
 from jupyter_gpuprof.records.samples import Samples
+from jupyter_gpuprof.session.cache.preparation import preparation_seen
 from jupyter_gpuprof.session.evidence import loaders_of, series_of
 from jupyter_gpuprof.session.sampling import Sampled
 
@@ -64,6 +65,7 @@ def gather_facts(
         host_causes=host_causes(sampled.training, steps, names),
         free_memory_bytes=sampled.free_memory_bytes,
         worker_memory_bytes=sampled.worker_memory_bytes,
+        preparation=preparation_seen(recorder),
         doubts=tuple(doubts),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jupyter_gpuprof.errors import UsageError
+from jupyter_gpuprof.planning.claimtime import grace_note
 from jupyter_gpuprof.planning.fleetoutcome import outcome_of, play, recorded, verdict_of
 from jupyter_gpuprof.planning.fleetreport import fleet_report
 from jupyter_gpuprof.planning.fleetstate import Played
@@ -171,13 +172,8 @@ def try_sizes(
 
 
 def _notes(jobs: Sequence[Job], works: Sequence[Work], policy: FleetPolicy, after: Outcome) -> list[str]:
-    notes = []
-    reclaim, save_s = policy.reclaim, policy.checkpoint.save_s
-    if not isinstance(save_s, Missing) and save_s > reclaim.grace_s:
-        notes.append(
-            f"a save takes up to {save_s:g} s, and the grace time is {reclaim.grace_s:g} s: who must give way"
-            " cannot save before it is ended"
-        )
+    note = grace_note(policy, policy.checkpoint.save_s)
+    notes = [note] if note else []
     loose = [name for name, kind in policy.classes if not kind.preemptible]
     if loose:
         notes.append(f"jobs of {', '.join(loose)} never give way: T_claim does not hold for what they borrow")

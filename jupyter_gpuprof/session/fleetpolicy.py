@@ -19,6 +19,8 @@ from jupyter_gpuprof.records.fleetpolicy import (
 from jupyter_gpuprof.session.keep import parse_span
 
 _EXAMPLE = "docs/fleet.md has an example."
+#: Letters of a wrong value that are shown.
+_MOST_SHOWN = 60
 _NODES_HINT = "Write nodes: [8, 8], or nodes: {count: 2, gpus: 8}."
 
 
@@ -194,4 +196,7 @@ class _Reader:
         return f"{self.path.name}, {f'line {line}, ' if line else ''}{where}"
 
     def wrong(self, where: str, wanted: str, data: object) -> OptionError:
-        return OptionError(f"{self.at(where)} takes {wanted}, not {data!r}.", _EXAMPLE)
+        shown = repr(data)
+        if len(shown) > _MOST_SHOWN:
+            shown = f"{shown[:_MOST_SHOWN]}..."
+        return OptionError(f"{self.at(where)} takes {wanted}, not {shown}.", _EXAMPLE)

@@ -22,11 +22,13 @@ from jupyter_gpuprof.records.idleness import Decision, KernelFacts, Process, Tic
 from jupyter_gpuprof.records.policy import SERVER_REAPER, Policy
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.release import ReaperNote, ReaperStatus, ReleaseReport
+from jupyter_gpuprof.records.suspension import SuspendReport
 from jupyter_gpuprof.session.keep import current_keep
 from jupyter_gpuprof.session.release import offload_device, release_device
 from jupyter_gpuprof.session.releasehooks import call_release_hooks
+from jupyter_gpuprof.session.suspend import came_back, suspend_device, suspended
 
-ACTIONS = ("warn", "free", "offload", "shutdown")
+ACTIONS = ("warn", "free", "offload", "suspend", "shutdown")
 #: How often the kernel is looked at: a tenth of the time-out, within these seconds.
 SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 1.0, 30.0
 _THREAD_NAME = "gpuprof reaper"
@@ -90,6 +92,7 @@ class KernelReaper:
         shell: the IPython shell.
         tell: is told each step.
         returned: is told when offloaded tensors come back; see `release.offload_device`.
+        restored: is told when a suspended kernel is back; see `suspend.suspend_device`.
         work: what the kernel's processes use.
         now_s: the monotonic clock.
         wall_s: the clock of dates.
@@ -100,6 +103,7 @@ class KernelReaper:
     def __init__(
         self, policy: Policy, shell: Any, *, tell: Tell,
         returned: Callable[[ReleaseReport], None] = lambda report: None,
+        restored: Callable[[SuspendReport], None] = lambda report: None,
         work: Callable[[bool], Work] | None = None,
         now_s: Callable[[], float] = clock.now_s,
         wall_s: Callable[[], float] = lambda: clock.unix_ns() * 1e-9,
@@ -111,6 +115,7 @@ class KernelReaper:
         self._shell = shell
         self._tell = tell
         self._returned = returned
+        self._restored = restored
         self._work = work or OwnWork()
         self._now_s = now_s
         self._wall_s = wall_s
@@ -160,7 +165,7 @@ class KernelReaper:
 
     def tick(self) -> Decision | None:
         """One look, and the step that is due; None where the server's reaper has the say."""
-        if self._steps_back():
+        if self._steps_back() or suspended():  # while suspended, whatever asks the device waits for ever
             self._watch = None
             return None
         with self._gate:
@@ -172,7 +177,12 @@ class KernelReaper:
                 return decision
             self._watch = acted(self._watch, decision, tick.now_s)
             _, ahead = decide(facts, self._watch, self.policy, tick)
-            if decision.action != "shutdown":
+            if decision.action == "suspend":
+                done = suspend_device(self._shell, told=self._restored)
+                missing = (f"Not so: {one.name} ({one.found})." for one in done.conditions if not one.holds)
+                words = (f"Suspend (experimental): {done.sentence}", *missing)
+                self._note(decision, ahead, None, words)
+            elif decision.action != "shutdown":
                 self._note(decision, ahead, self._step(decision))
         if decision.action == "shutdown":
             self._shut_down(decision, ahead)
@@ -205,6 +215,9 @@ class KernelReaper:
         return None
 
     def _shut_down(self, decision: Decision, ahead: Decision) -> None:
+        if came_back():
+            self._note(decision, ahead, None, ("It is not ended: it was suspended once (experimental).",))
+            return
         remarks = call_release_hooks()
         with self._gate:
             if self._version == decision.version:  # else a cell began meanwhile

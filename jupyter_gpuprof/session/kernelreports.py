@@ -6,6 +6,7 @@ To be called after each cell, and whenever a keep begins or ends; the server's h
 from __future__ import annotations
 
 import sqlite3
+import sys
 from dataclasses import replace
 
 from jupyter_gpuprof import clock
@@ -17,6 +18,8 @@ from jupyter_gpuprof.store.kernelreports import NOT_MEASURED, KeptKernel, Kernel
 
 #: The profiled run that is on, and how much of its time the device waits for input.
 _run: tuple[str, Number] = ("", NOT_MEASURED)
+#: The study that this kernel works for, and its trials that run.
+_sweep: tuple[str, str] = ("", "")
 _said: list[object] = []  # what was told last: only changes are written
 
 
@@ -24,6 +27,12 @@ def tell_run(run_id: str, input_ratio: Number = NOT_MEASURED) -> None:
     """From now on reports name this run; "" for none."""
     global _run
     _run = run_id, input_ratio
+
+
+def tell_sweep(study: str, trial: str) -> None:
+    """From now on reports name this study and trial; "" for none."""
+    global _sweep
+    _sweep = study, trial
 
 
 def report_now(file: KernelReports | None = None) -> bool:
@@ -35,11 +44,26 @@ def report_now(file: KernelReports | None = None) -> bool:
     if me is None:
         return False
     run_id, ratio = _run
-    reports = [replace(report, run_id=run_id, input_ratio=ratio) for report in own_reports(now_s)]
+    study, trial = _sweep
+    reports = [
+        replace(report, run_id=run_id, input_ratio=ratio, study=study, trial=trial)
+        for report in own_reports(now_s)
+    ]
+    suspension = sys.modules.get("jupyter_gpuprof.session.suspend")
+    if suspension is not None and suspension.suspended():
+        reports = []  # it is all on the host
     keep = current_keep()
     says: list[object] = [
         [
-            (r.device_uuid, r.device_index, r.allocated_bytes, r.reserved_bytes, r.training_active, _run)
+            (
+                r.device_uuid,
+                r.device_index,
+                r.allocated_bytes,
+                r.reserved_bytes,
+                r.training_active,
+                _run,
+                _sweep,
+            )
             for r in reports
         ],
         keep,

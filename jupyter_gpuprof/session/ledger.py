@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import cast, get_args
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.analysis.ledger_report import report
+from jupyter_gpuprof.analysis.repeats import repeat_sentences, repeated
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.ledger import By, LedgerReport
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.store.ledger import ledger_sums
+from jupyter_gpuprof.store.runs import recent_runs
+
+#: So many of the last runs are looked at for preprocessing that was repeated.
+_LOOKED_AT = 300
 
 
 def ledger_report(
@@ -33,4 +40,13 @@ def ledger_report(
     key = cast(By, by)
     since_unix_s = 0.0 if since_s is None else clock.unix_ns() * 1e-9 - since_s
     sums, devices = ledger_sums(key, since_unix_s=since_unix_s, path=path)
-    return report(sums, key, devices=devices, price=Missing("no price was given") if price is None else price)
+    cost = Missing("no price was given") if price is None else price
+    found = report(sums, key, devices=devices, price=cost)
+    return replace(found, notes=found.notes + _repeats(since_unix_s, path))
+
+
+def _repeats(since_unix_s: float, path: Path | None) -> tuple[str, ...]:
+    """What was computed again and again by the last runs."""
+    since = datetime.fromtimestamp(since_unix_s, timezone.utc).isoformat()
+    runs = [run for run in recent_runs(_LOOKED_AT, path) if run.started_at >= since]
+    return repeat_sentences(repeated(runs))

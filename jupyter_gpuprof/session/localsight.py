@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from jupyter_gpuprof.probes.localkernels import local_kernels
-from jupyter_gpuprof.probes.nvml import DeviceReader, NvmlReader
+from jupyter_gpuprof.probes.nvml import DeviceReader
 from jupyter_gpuprof.probes.processes import ProcessTable
+from jupyter_gpuprof.probes.simulated import device_reader
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sighting import SeenKernel, Sighting
@@ -27,7 +28,7 @@ class LocalLook:
     def __init__(self, reader: DeviceReader | None = None, interval_s: float = 1.0) -> None:
         self._table = ProcessTable()
         self._monitor = DeviceMonitor(
-            reader or NvmlReader(),
+            reader or device_reader(),
             policy=Policy(enabled=False, start_grace_s=0.0),
             interval_s=interval_s,
             reported=Reported(),

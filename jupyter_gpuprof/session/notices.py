@@ -56,10 +56,9 @@ class Notices:
         if self._poller is not None:
             self._poller.join()
         if threading.current_thread() is threading.main_thread():
-            for number, before in self._before.items():
+            for number in self._before:
                 if signal.getsignal(number) == self._note:
-                    signal.signal(number, signal.SIG_DFL if before is None else before)
-        self._before.clear()
+                    signal.signal(number, self._under(number))
 
     def look(self) -> bool:
         """Whether the process will be ended; called at the end of each step."""
@@ -69,12 +68,20 @@ class Notices:
         return True
 
     def _note(self, number: int, frame: Any) -> None:
-        if self.reason and not self._seen and number in self._before:
-            signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
+        if self.reason and not (self._seen or self._stopped.is_set()):
+            signal.signal(number, self._under(number))
             os.kill(os.getpid(), number)
             return
         self.exit_code = 128 + number
         self.reason = self.reason or f"{signal.Signals(number).name} came"
+
+    def _under(self, number: int) -> Any:
+        """What handled it before; one of us that listens no longer is passed over."""
+        before = self._before[number]
+        other = getattr(before, "__self__", None)
+        if isinstance(other, Notices) and other._stopped.is_set():
+            return other._under(number)
+        return signal.SIG_DFL if before is None else before
 
     def _poll(self, cloud: str) -> None:
         while not self._stopped.wait(_POLL_S):

@@ -15,6 +15,7 @@ from jupyter_gpuprof.probes.writeguard import WriteGuard
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.settings import parse_settings
 from jupyter_gpuprof.records.timing import Part
+from jupyter_gpuprof.session.cache.trial import kept_for_trial
 from jupyter_gpuprof.session.cell import compile_cell, give_shell, needs_shell, run_cell
 from jupyter_gpuprof.session.job import Job, JobFolder, Outcome, Round
 from jupyter_gpuprof.session.profile import Options, Progress, Session, StopProfiling
@@ -36,7 +37,7 @@ def _round(job: Job, files: JobFolder) -> Round:
         namespace = unship(Path(job.names))
         if needs_shell(job.source):
             give_shell(namespace)
-        applied = changes.apply(parse_settings(job.settings), namespace)
+        applied = changes.apply(parse_settings(job.settings), namespace, kept_for_trial)
     except Exception as error:
         return Round("failed", error=f"{type(error).__name__}: {error}")
 

@@ -92,6 +92,8 @@ class Samples:
                     if doing in _IDLE
                     else "unknown",
                     run_id=run.run_id if run is not None else "",
+                    study=run.study if run is not None else "",
+                    trial=run.trial if run is not None else "",
                     input_ratio=run.input_ratio if run is not None else NO_RUN,
                 )
             )

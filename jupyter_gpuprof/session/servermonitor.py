@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_gpuprof.probes.nvml import NvmlReader
+from jupyter_gpuprof.probes.simulated import device_reader
 from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.session.monitor import DeviceMonitor
@@ -14,7 +14,7 @@ from jupyter_gpuprof.store.ledger import LedgerWriter
 def server_monitor(
     *, policy: Policy, interval_s: float, allocation: Allocation, keep_days: float
 ) -> DeviceMonitor:
-    """Reads nothing yet.
+    """Reads nothing yet. What is simulated is not written to the ledger of what was real.
 
     Args:
         policy: what the reaper may do.
@@ -22,12 +22,14 @@ def server_monitor(
         allocation: what a device that nobody holds is.
         keep_days: for how long device seconds are kept.
     """
+    reader = device_reader()
+    real = not getattr(reader, "simulated", False)
     return DeviceMonitor(
-        NvmlReader(),
+        reader,
         policy=policy,
         interval_s=interval_s,
-        writer=LedgerWriter(),
-        lease=Lease(),
+        writer=LedgerWriter() if real else None,
+        lease=Lease() if real else None,
         allocation=allocation,
         keep_days=keep_days,
         reported=Reported(),

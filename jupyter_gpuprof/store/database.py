@@ -107,6 +107,20 @@ MIGRATIONS: tuple[str, ...] = (
         until_unix_s REAL NOT NULL
     );
     """,
+    """
+    ALTER TABLE kernel_reports ADD COLUMN study TEXT NOT NULL DEFAULT '';
+    ALTER TABLE kernel_reports ADD COLUMN trial TEXT NOT NULL DEFAULT '';
+    CREATE TABLE sweeps (
+        study TEXT PRIMARY KEY,
+        body TEXT NOT NULL  -- JSON: what it may cost
+    );
+    CREATE TABLE sweep_trials (
+        study TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        body TEXT NOT NULL,  -- JSON: what it has cost, and what it reported
+        PRIMARY KEY (study, number)
+    );
+    """,
 )
 
 

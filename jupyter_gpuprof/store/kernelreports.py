@@ -59,7 +59,7 @@ class KernelReports:
         who = (self._host, me.pid, me.started_s)
         rows = [
             (*who, r.device_uuid, r.device_index, _plain(r.allocated_bytes), _plain(r.reserved_bytes),
-             int(r.training_active), now_unix_s, r.run_id, _plain_ratio(r.input_ratio))
+             int(r.training_active), now_unix_s, r.run_id, _plain_ratio(r.input_ratio), r.study, r.trial)
             for r in reports
         ]  # fmt: skip
         with self._lock:
@@ -70,7 +70,7 @@ class KernelReports:
                 database.execute("DELETE FROM kernel_reports WHERE at_unix_s < ?", (now_unix_s - _KEEP_S,))
                 database.execute("DELETE FROM kernel_keeps WHERE since_unix_s < ?", (now_unix_s - _KEEP_S,))
                 database.executemany(
-                    "INSERT INTO kernel_reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                    "INSERT INTO kernel_reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
                 if keep is not None:
                     until = keep.until_unix_s if math.isfinite(keep.until_unix_s) else None
@@ -87,7 +87,7 @@ class KernelReports:
             database = self._connected()
             reports = database.execute(
                 "SELECT pid, started_s, device_uuid, device_index, allocated_bytes, reserved_bytes, training,"
-                " at_unix_s, run_id, input_ratio FROM kernel_reports WHERE host = ?",
+                " at_unix_s, run_id, input_ratio, study, trial FROM kernel_reports WHERE host = ?",
                 (self._host,),
             ).fetchall()
             keeps = database.execute(
@@ -106,8 +106,10 @@ class KernelReports:
                     at,
                     run_id,
                     NOT_MEASURED if ratio is None else ratio,
+                    study,
+                    trial,
                 )
-                for pid, began, uuid, index, a, r, trains, at, run_id, ratio in reports
+                for pid, began, uuid, index, a, r, trains, at, run_id, ratio, study, trial in reports
             ),
             tuple(
                 KeptKernel(ProcessId(pid, began), since, math.inf if until is None else until, why)

@@ -8,15 +8,21 @@ from typing import Any
 
 from jupyter_gpuprof.errors import RunNotFound
 from jupyter_gpuprof.records.batch import BatchCurve
+from jupyter_gpuprof.records.resumeaudit import ResumeAudit
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.scaling import Scaling
 from jupyter_gpuprof.records.trial import Trial
 from jupyter_gpuprof.store.runs import find_run, read_run
 from jupyter_gpuprof.store.trials import find_curve, find_trial
 
-Record = Run | Trial | BatchCurve | Scaling
+Record = Run | Trial | BatchCurve | Scaling | ResumeAudit
 #: The record that a JSON file holds, by a field that no other has.
-_KINDS: tuple[tuple[str, Any], ...] = (("scaling_id", Scaling), ("curve_id", BatchCurve), ("trial_id", Trial))
+_KINDS: tuple[tuple[str, Any], ...] = (
+    ("scaling_id", Scaling),
+    ("curve_id", BatchCurve),
+    ("trial_id", Trial),
+    ("audit_id", ResumeAudit),
+)
 
 
 def load_record(wanted: str | Path) -> Record:
@@ -24,7 +30,7 @@ def load_record(wanted: str | Path) -> Record:
 
     Args:
         wanted: a JSON file, an id (or its beginning), the name of a run, "last" for the last run, or
-            "scale", "batch" or "try" for the last that these commands gave.
+            "scale", "batch", "try" or "audit" for the last that these commands gave.
 
     Raises:
         RunNotFound: there is nothing of that name.
@@ -38,7 +44,8 @@ def load_record(wanted: str | Path) -> Record:
         return find_run(name)
     except RunNotFound as error:
         nothing = error
-    for command, find in (("scale", _scaling), ("batch", _batch), ("try", find_trial)):
+    finders = (("scale", _scaling), ("batch", _batch), ("try", find_trial), ("audit", _audit))
+    for command, find in finders:
         try:
             return find("last" if name == command else name)
         except RunNotFound:
@@ -52,6 +59,10 @@ def _scaling(wanted: str) -> Scaling:
 
 def _batch(wanted: str) -> BatchCurve:
     return find_curve(BatchCurve, wanted)
+
+
+def _audit(wanted: str) -> ResumeAudit:
+    return find_curve(ResumeAudit, wanted)
 
 
 def _read(path: Path) -> Record:

@@ -9,22 +9,30 @@ from typing import TypeVar
 
 from jupyter_gpuprof.errors import RunFileError, RunNotFound
 from jupyter_gpuprof.records.batch import BatchCurve
+from jupyter_gpuprof.records.resumeaudit import ResumeAudit
 from jupyter_gpuprof.records.scaling import Scaling
 from jupyter_gpuprof.records.spot import CheckpointCost, SpotDecision
 from jupyter_gpuprof.records.trial import Trial
 from jupyter_gpuprof.store.database import open_database, readable
 
 T = TypeVar("T")
-Curve = TypeVar("Curve", BatchCurve, Scaling, CheckpointCost, SpotDecision)
+Curve = TypeVar("Curve", BatchCurve, Scaling, CheckpointCost, SpotDecision, ResumeAudit)
 
 _KINDS: dict[type, str] = {
     BatchCurve: "batch",
     Scaling: "scaling",
     CheckpointCost: "checkpoint",
     SpotDecision: "spot",
+    ResumeAudit: "audit",
 }
 #: The field that holds the id, and what ``%gpuprof`` makes one with, by kind.
-_IDS = {"batch": "curve_id", "scaling": "scaling_id", "checkpoint": "cost_id", "spot": "decision_id"}
+_IDS = {
+    "batch": "curve_id",
+    "scaling": "scaling_id",
+    "checkpoint": "cost_id",
+    "spot": "decision_id",
+    "audit": "audit_id",
+}
 _COMMANDS = {"scaling": "scale"}
 _EVERY = -1  # SQLite's LIMIT that is none
 
@@ -63,7 +71,9 @@ def find_trial(wanted: str, path: Path | None = None) -> Trial:
         return Trial.from_dict(json.loads(body))
 
 
-def save_curve(curve: BatchCurve | Scaling | CheckpointCost | SpotDecision, path: Path | None = None) -> str:
+def save_curve(
+    curve: BatchCurve | Scaling | CheckpointCost | SpotDecision | ResumeAudit, path: Path | None = None
+) -> str:
     """Keep a curve (or what a checkpoint costs, or a decision) in the ledger.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import Any
 from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.records.fleetreplay import Outcome, WhatIf
 from jupyter_gpuprof.records.fleetreport import FleetReport
-from jupyter_gpuprof.records.reading import Missing
+from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.spotwords import span
 from jupyter_gpuprof.views.figure_page import GRID, dress, figure_page
 from jupyter_gpuprof.views.fleet_svg import CURVE_PARTS, TICKS
@@ -77,12 +77,14 @@ def _week(week: Sequence[Sequence[float]]) -> Any:
     plot.add_tools(HoverTool(renderers=[drawn], tooltips="@day @hour{0}:00, @gpus{0,0.0} GPUs"))
     plot.add_layout(ColorBar(color_mapper=mapper, width=8), "right")
     dress(plot)
+    plot.xaxis.ticker = list(range(0, 25, 6))
+    plot.xaxis.major_label_overrides = {hour: f"{hour}:00" for hour in range(0, 25, 6)}
     plot.toolbar.logo = None
     return plot
 
 
 def _waits(report: FleetReport) -> Any:
-    from bokeh.models import HoverTool, Range1d
+    from bokeh.models import HoverTool, NumeralTickFormatter, Range1d
     from bokeh.plotting import figure
 
     plot: Any = figure(
@@ -106,6 +108,8 @@ def _waits(report: FleetReport) -> Any:
         )
     dress(plot)
     plot.ygrid.grid_line_color = GRID
+    plot.yaxis.ticker = [0, 0.1, 0.5, 1]  # where half and nine of ten have started
+    plot.yaxis.formatter = NumeralTickFormatter(format="0 %")
     plot.xaxis.ticker = list(TICKS)
     plot.xaxis.major_label_overrides = {tick: span(tick) for tick in TICKS}
     plot.legend.click_policy, plot.legend.border_line_color = "hide", None
@@ -115,7 +119,7 @@ def _waits(report: FleetReport) -> Any:
 
 
 def _busy(histogram: Sequence[float]) -> Any:
-    from bokeh.models import HoverTool, Range1d
+    from bokeh.models import HoverTool, NumeralTickFormatter, Range1d
     from bokeh.plotting import figure
 
     plot: Any = figure(
@@ -138,6 +142,7 @@ def _busy(histogram: Sequence[float]) -> Any:
     )
     plot.add_tools(HoverTool(renderers=[bars], tooltips="@hours{0,0.0} GPU-hours"))
     dress(plot)
+    plot.xaxis.formatter = NumeralTickFormatter(format="0 %")
     plot.y_range.start = 0
     plot.toolbar.logo = None
     return plot
@@ -159,7 +164,7 @@ def what_if_page(points: Sequence[WhatIf], title: str) -> str:
     ways = sorted({(point.guaranteed_ratio, point.borrow_ratio) for point in points}, reverse=True)
     wait_plot = _over_size(points, ways, "p90 queue wait in seconds", lambda one: known(one.waits.p90_s))
     rest = [
-        _over_size(points, ways, "share of the pool in use", lambda one: known(one.used_ratio), wait_plot),
+        _over_size(points, ways, "% of the pool in use", lambda one: _percent(one.used_ratio), wait_plot),
         _over_size(
             points, ways, "cost of a useful GPU-hour", lambda one: known(one.money_per_useful_hour), wait_plot
         ),
@@ -188,7 +193,7 @@ def _over_size(
         sizing_mode="stretch_width",
         **shared,
     )
-    for way, part in zip(ways, CURVE_PARTS, strict=False):
+    for i, (way, part) in enumerate(zip(ways, CURVE_PARTS, strict=False)):
         some = [point.outcome for point in points if (point.guaranteed_ratio, point.borrow_ratio) == way]
         source = ColumnDataSource(
             {
@@ -198,9 +203,9 @@ def _over_size(
             }
         )
         name = f"{percent(way[0], 0)} of the guarantees, {'' if way[1] else 'no '}borrowing"
-        colour = _LIGHT[part]
+        colour, size = _LIGHT[part], 12 - 2 * i  # a point shows those that it covers as rings
         plot.line("gpus", "value", source=source, color=colour, line_width=1.5, legend_label=name)
-        drawn = plot.scatter("gpus", "value", source=source, color=colour, size=8, legend_label=name)
+        drawn = plot.scatter("gpus", "value", source=source, color=colour, size=size, legend_label=name)
         plot.add_tools(HoverTool(renderers=[drawn], tooltips="@words"))
     dress(plot)
     plot.y_range.start = 0
@@ -208,6 +213,10 @@ def _over_size(
     plot.legend.click_policy, plot.legend.border_line_color = "hide", None
     plot.add_layout(plot.legend[0], "right")
     return plot
+
+
+def _percent(ratio: Number) -> float | None:
+    return None if isinstance(ratio, Missing) else 100 * ratio
 
 
 def _words(one: Outcome) -> str:

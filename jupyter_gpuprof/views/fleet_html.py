@@ -13,21 +13,23 @@ from jupyter_gpuprof.views.fleet_words import (
     MOST_ROWS,
     PAIR_HEADS,
     claim_words,
-    coverage_words,
     doubt_words,
     group_cells,
     group_heads,
+    headline_figures,
     money_words,
+    observed_words,
     outcome_rows,
     pair_rows,
     pooling_words,
+    read_words,
     refused_words,
     report_headline,
     report_title,
     search_words,
     wait,
 )
-from jupyter_gpuprof.views.format import clean, percent, sentence
+from jupyter_gpuprof.views.format import clean, sentence
 from jupyter_gpuprof.views.ledger_words import loss_words
 from jupyter_gpuprof.views.markup import bullet_section, fragment, head_row, heading, row_cells, table
 from jupyter_gpuprof.views.style import part_class
@@ -36,10 +38,9 @@ from jupyter_gpuprof.views.style import part_class
 def fleet_html(report: FleetReport) -> str:
     """The report as a fragment that a notebook can show and save."""
     title = report_title(report)
-    figures = f"<p><b>{escape(percent(report.total.busy_ratio))}</b><span>busy of allocated</span></p>"
-    if report.total.waits.jobs:
-        p90 = wait(report.total.waits.p90_s, report.total.waits)
-        figures += f"<p><b>{escape(p90)}</b><span>p90 queue wait</span></p>"
+    figures = "".join(
+        f"<p><b>{escape(value)}</b><span>{name}</span></p>" for value, name in headline_figures(report)
+    )
     pictures = [
         "" if isinstance(report.week, Missing) else week_svg(report.week),
         waits_svg(report.curves),
@@ -56,8 +57,9 @@ def fleet_html(report: FleetReport) -> str:
         _groups("GPUs", report.by_size),
         _groups("user", report.by_user) if len(report.by_user) > 1 else "",
         bullet_section("Lost", [loss_words(loss) for loss in report.losses]),
+        bullet_section("By Prometheus", observed_words(report)),
         bullet_section("As one pool", pooling),
-        bullet_section("Read", [coverage_words(report), *refused_words(report.refused)]),
+        bullet_section("Read", read_words(report)),
         bullet_section("Notes", [*money_words(report), *report.notes]),
     )
 

@@ -41,6 +41,8 @@ def report_title(report: FleetReport) -> str:
 def report_headline(report: FleetReport) -> str:
     """The three numbers that matter."""
     total = report.total
+    if not report.rows and report.observed:
+        return observed_words(report)[0]
     if not report.jobs and not isinstance(report.pooling, Missing):
         pooling = report.pooling
         share = pooling.allocated_gpu_hours / pooling.capacity_gpu_hours
@@ -49,6 +51,21 @@ def report_headline(report: FleetReport) -> str:
         f"{hours(total.gpu_hours)} GPU-hours allocated by {counted(total.jobs, 'job')}; {busy_words(total)}"
     )
     return f"{words}; {p90_words(total.waits)}"
+
+
+def headline_figures(report: FleetReport) -> list[tuple[str, str]]:
+    """The numbers that stand out, each with its name; only those that there are."""
+    total, found = report.total, []
+    if report.jobs and not (isinstance(total.busy_ratio, Missing) and report.observed):
+        found.append((percent(total.busy_ratio), "busy of allocated"))
+    elif report.observed:
+        found.append((percent(report.observed[0].busy_ratio), "busy of allocated, by Prometheus"))
+    elif not isinstance(report.pooling, Missing):
+        share = report.pooling.allocated_gpu_hours / report.pooling.capacity_gpu_hours
+        found.append((percent(share), "allocated"))
+    if total.waits.jobs:
+        found.append((wait(total.waits.p90_s, total.waits), "p90 queue wait"))
+    return found
 
 
 def busy_words(group: FleetGroup) -> str:
@@ -120,6 +137,11 @@ def refused_words(refused: Sequence[Refused]) -> list[str]:
     return found
 
 
+def read_words(report: FleetReport) -> list[str]:
+    """How much of the files was read, and what was not."""
+    return [coverage_words(report), *refused_words(report.refused)] if report.rows else []
+
+
 def coverage_words(report: FleetReport) -> str:
     """How much of the files was read."""
     lost = sum(one.count for one in report.refused)
@@ -154,6 +176,21 @@ def money_words(report: FleetReport) -> list[str]:
     if isinstance(report.money_per_busy_hour, Missing):
         return []
     return [f"at {money(report.price)} an hour, a busy GPU-hour costs {money(report.money_per_busy_hour)}"]
+
+
+def observed_words(report: FleetReport) -> list[str]:
+    """What a Prometheus saw, measure by measure and team by team, and then the waits."""
+    found = []
+    for one in report.observed:
+        busy = f"{percent(one.busy_ratio)} {interval(one.busy_ratio)}".strip()
+        whose = f"of {clean(one.key)}" if one.key else f"by {one.measure}"
+        seen = f"{percent(one.coverage_ratio)} of them seen"
+        found.append(f"{busy} busy of {hours(one.gpu_hours)} allocated GPU-hours {whose} ({seen})")
+    for waits in report.observed_waits:
+        whose = f" of {clean(waits.key)}" if waits.key else ""
+        quantiles = f"p90 queue wait{whose}: {wait(waits.p90_s, waits)} (p50 {wait(waits.p50_s, waits)})"
+        found.append(f"{quantiles}, of {counted(waits.jobs, 'job')} that started")
+    return found
 
 
 def outcome_rows(comparison: FleetComparison) -> list[tuple[str, str, str]]:
@@ -209,10 +246,15 @@ def claim_words(comparison: FleetComparison) -> list[str]:
     after = comparison.after
     if isinstance(after.bound_s, Missing):
         return [why(after.bound_s)]
-    words = f"T_claim: a guarantee is honoured within {seconds(after.bound_s)}"
+    words = bound_words(after.bound_s)
     if isinstance(after.slowest_claim_s, Missing):
         return [f"{words}; {why(after.slowest_claim_s)}"]
     return [f"{words}; the slowest of {counted(after.claims, 'claim')} took {seconds(after.slowest_claim_s)}"]
+
+
+def bound_words(bound_s: float) -> str:
+    """In which time a guarantee is honoured."""
+    return f"T_claim: a guarantee is honoured within {seconds(bound_s)}"
 
 
 def doubt_words(comparison: FleetComparison) -> list[str]:

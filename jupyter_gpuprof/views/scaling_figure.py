@@ -1,21 +1,11 @@
-"""A curve as a Bokeh figure that is updated in place, and how a notebook shows it live.
-
-The figure is a display of its own (`figure_html`), drawn once. The report beside it is updated a few
-times a second, and each update carries the new numbers to every figure of that curve on the page
-(`report_html`). No comm and no widget is opened: plain display updates do, whose scripts find each other.
-
-BokehJS (1.3 MB) must not stay in the saved notebook. It goes to the page once, with the first display of
-the figure, which a moment later is replaced by the figure alone; the page keeps the library. Where it is
-not there any more, such as after a reload, the figure draws nothing and the still picture of the report
-stays. Where it is, the figure hides the still picture.
-"""
+"""A curve as a Bokeh figure that is updated in place, shown live as livefigure.py says."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from jupyter_gpuprof.records.scaling import Scaling, ScalingProgress
+from jupyter_gpuprof.views import livefigure
 from jupyter_gpuprof.views.scaling_html import scaling_html
 from jupyter_gpuprof.views.scaling_series import curve_key, curve_series
 from jupyter_gpuprof.views.scaling_words import banners, picture_title, ranks_noun
@@ -25,34 +15,6 @@ from jupyter_gpuprof.views.style import PART_COLOURS
 _INK, _SOFT, _GRID = "#1c2126", "#59626c", "#dde1e6"
 _FONT = "system-ui, sans-serif"
 _LAW = PART_COLOURS["light"]["device_compute"][0]
-
-_DRAW = """
-(() => {
-  const host = document.currentScript.parentElement, item = ITEM, page = window.jupyterGpuprof ??= {};
-  const curve = page["KEY"] ??= {figures: [], latest: null};
-  const bokeh = window.Bokeh && window.Bokeh["VERSION"];
-  if (!bokeh) return;
-  bokeh.embed.embed_item(item, host).then(views => {
-    const model = [...views.roots][0].model;
-    const show = latest => {
-      for (const [name, columns] of Object.entries(latest))
-        model.document.get_model_by_name("gpuprof " + name).data = columns;
-    };
-    curve.figures.push(show);
-    if (curve.latest) show(curve.latest);
-    const style = document.createElement("style");
-    style.textContent = "[data-gpuprof-still='KEY'] { display: none; }";
-    host.append(style);
-  });
-})();
-"""
-_PUSH = """
-(() => {
-  const curve = (window.jupyterGpuprof ??= {})["KEY"] ??= {figures: [], latest: null};
-  curve.latest = SERIES;
-  for (const show of curve.figures) show(curve.latest);
-})();
-"""
 
 
 class ScalingFigure:
@@ -96,34 +58,13 @@ def figure_html(scaling: Scaling, progress: ScalingProgress | None = None, *, li
     Raises:
         ImportError: bokeh is not installed.
     """
-    plot = ScalingFigure(scaling, progress).plot
-    import bokeh
-    from bokeh.embed import json_item
-    from bokeh.resources import Resources
-
-    version = bokeh.__version__
-    script = _filled(_DRAW.replace("VERSION", version), scaling, ITEM=json_item(plot))
-    if library:
-        raw = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
-        script = f"if (!window.Bokeh?.['{version}']) (function() {{ {raw}\n }}).call(window);\n{script}"
-    return (
-        "<div class='jp-gpuprof-figure' style='max-width:860px;background:#fff'>"
-        f"<script>{script}</script></div>"
-    )
+    return livefigure.figure_html(ScalingFigure(scaling, progress).plot, curve_key(scaling), library=library)
 
 
 def report_html(scaling: Scaling, progress: ScalingProgress | None = None) -> str:
     """The report of `scaling_html`, which carries its numbers to the figures of this curve on the page."""
-    script = _filled(_PUSH, scaling, SERIES=curve_series(scaling, progress))
-    return f"{scaling_html(scaling, progress)}\n<script>{script}</script>"
-
-
-def _filled(script: str, scaling: Scaling, **values: object) -> str:
-    """The script with values as JSON in place of their names; nothing in it can end the script."""
-    filled = script.replace("KEY", curve_key(scaling))
-    for name, value in values.items():
-        filled = filled.replace(name, json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
-    return filled
+    pushed = livefigure.push_html(curve_series(scaling, progress), curve_key(scaling))
+    return f"{scaling_html(scaling, progress)}\n{pushed}"
 
 
 def _plot(scaling: Scaling, sources: dict[str, Any]) -> Any:

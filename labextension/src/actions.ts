@@ -4,10 +4,21 @@ import type { CommandRegistry } from '@lumino/commands';
 
 import { ApiError } from './api.js';
 import type { Model } from './model.js';
-import type { IHolder, IOrphan } from './types.js';
-import { bytes, holderName, type ITrans } from './words.js';
+import type { IHolder, IOrphan, IReleased } from './types.js';
+import { bytes, duration, holderName, type ITrans } from './words.js';
 
 export const KEEP_HOURS = 1;
+
+/** How something ended that a person asked for. */
+interface IOutcome {
+  done: boolean;
+  words: string;
+}
+
+/** "released" and "done" are what was asked for; every other outcome is not. */
+function said(answer: IReleased): IOutcome {
+  return { done: answer.outcome === 'released' || answer.outcome === 'done', words: answer.sentence };
+}
 
 export class Actions {
   constructor(
@@ -25,9 +36,29 @@ export class Actions {
 
   /** Leave a kernel alone for an hour. */
   async keep(holder: IHolder): Promise<void> {
+    const trans = this._trans;
     await this._do(async () => {
-      await this._model.api.keep(holder.holder_id, KEEP_HOURS);
-      return this._trans.__('%1 is kept for %2 h.', holderName(holder, this._trans), KEEP_HOURS);
+      const { granted_s } = await this._model.api.keep(holder.holder_id, KEEP_HOURS);
+      return { done: true, words: trans.__('%1 is kept for %2.', holderName(holder, trans), duration(granted_s, trans)) };
+    });
+  }
+
+  /** Keep a kernel no longer. A keep that was made in the notebook itself stays. */
+  async endKeep(holder: IHolder): Promise<void> {
+    const trans = this._trans;
+    const name = holderName(holder, trans);
+    await this._do(async () => {
+      const { ended, keep } = await this._model.api.keep(holder.holder_id, 0);
+      return ended
+        ? { done: true, words: trans.__('%1 is kept no longer.', name) }
+        : {
+            done: false,
+            words: trans.__(
+              '%1 is still kept for %2: the notebook itself asked for that, and only %gpuprof keep off in it ends it.',
+              name,
+              duration(keep?.until_in_s ?? 0, trans)
+            )
+          };
     });
   }
 
@@ -50,7 +81,7 @@ export class Actions {
     });
     const [action] = button.actions;
     if (button.accept && action) {
-      await this._do(async () => (await this._model.api.release(holder.holder_id, action)).sentence);
+      await this._do(async () => said(await this._model.api.release(holder.holder_id, action)));
     }
   }
 
@@ -67,16 +98,22 @@ export class Actions {
       buttons: [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label: trans.__('End') })]
     });
     if (button.accept) {
-      await this._do(async () => (await this._model.api.endOrphan(orphan.orphan_id)).sentence);
+      await this._do(async () => said(await this._model.api.endOrphan(orphan.orphan_id)));
     }
   }
 
-  private async _do(what: () => Promise<string>): Promise<void> {
+  /** What was not done stays on the page until the person has read it. */
+  private async _do(what: () => Promise<IOutcome>): Promise<void> {
     try {
-      Notification.info(await what(), { autoClose: 5000 });
+      const { done, words } = await what();
+      if (done) {
+        Notification.info(words, { autoClose: 5000 });
+      } else {
+        Notification.warning(words, { autoClose: false });
+      }
     } catch (error) {
       const words = error instanceof ApiError && error.trouble !== 'unreachable' ? error.message : '';
-      Notification.error(words || this._trans.__('The server does not answer. Nothing was done.'), { autoClose: 8000 });
+      Notification.error(words || this._trans.__('The server does not answer. Nothing was done.'), { autoClose: false });
     }
     await this._model.refresh();
   }

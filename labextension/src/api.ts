@@ -2,7 +2,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { IAuditRow, IDevices, IHolders, ILedger, IReleased, IRun, IStatus } from './types.js';
+import type { IAuditRow, IDevices, IHolders, IKept, ILedger, IReleased, IRun, IStatus } from './types.js';
 
 /** What can be wrong with the server, each told in its own words. */
 export type Trouble = 'unreachable' | 'not installed' | 'not allowed' | 'failed';
@@ -27,7 +27,7 @@ export class Api {
   audit = async (): Promise<IAuditRow[]> => (await this._ask<{ rows: IAuditRow[] }>('audit?limit=5')).rows;
   run = (id: string): Promise<IRun> => this._ask(`runs/${encodeURIComponent(id)}`);
   ledger = (since_s: number): Promise<ILedger> => this._ask(`ledger?by=notebook&since_s=${Math.ceil(since_s)}`);
-  keep = (id: string, hours: number): Promise<unknown> => this._ask(`holders/${encodeURIComponent(id)}/keep`, { hours });
+  keep = (id: string, hours: number): Promise<IKept> => this._ask(`holders/${encodeURIComponent(id)}/keep`, { hours });
   release = (id: string, action: string): Promise<IReleased> =>
     this._ask(`holders/${encodeURIComponent(id)}/release`, { action });
   endOrphan = (id: string): Promise<IReleased> => this._ask(`orphans/${encodeURIComponent(id)}/end`, {});

@@ -66,7 +66,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     IRunningSessionManagers,
     ILabShell
   ],
-  activate: (
+  activate: async (
     app: JupyterFrontEnd,
     { model, actions, trans }: ICore,
     tracker: INotebookTracker | null,
@@ -75,38 +75,39 @@ const panel: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     statusBar: IStatusBar | null,
     running: IRunningSessionManagers | null
-  ): void => {
+  ): Promise<void> => {
     const runs = tracker && new NotebookRuns(tracker, model);
     const widget = new GpuPanel({ model, actions, runs, trans });
     const notices = new Notices(model, actions, trans);
     let side = '';
     let showStatus = true;
 
+    const place = () => {
+      if (![...app.shell.widgets(side)].includes(widget)) {
+        const shown = widget.isVisible;
+        app.shell.add(widget, side, { rank: 900, type: 'GPU profiler' });
+        if (shown) {
+          app.shell.activateById(PANEL_ID);
+        }
+      }
+    };
+
     const apply = (settings?: ISettingRegistry.ISettings) => {
       const value = <T>(key: string, usual: T) => (settings?.composite[key] ?? usual) as T;
-      const wanted = value('side', 'right');
-      if (wanted !== side) {
-        side = wanted;
-        app.shell.add(widget, side, { rank: 900, type: 'GPU profiler' });
-      }
+      side = value('side', 'right');
+      place();
       showStatus = value('showStatus', true);
       notices.enabled = value('notify', true);
       model.refresh_s = value('refreshSeconds', 2);
       model.watching = showStatus || notices.enabled;
       model.changed.emit();
     };
-    if (registry) {
-      registry
-        .load(SETTINGS)
-        .then(settings => {
-          apply(settings);
-          settings.changed.connect(apply);
-        })
-        .catch(() => apply());
-    } else {
-      apply();
-    }
+    // Awaited: the layout is restored after the plugins are there, and it must find the panel on its side.
+    const settings = await registry?.load(SETTINGS).catch(() => undefined);
+    apply(settings);
+    settings?.changed.connect(apply);
     restorer?.add(widget, PANEL_ID);
+    void app.restored.then(place); // the layout that was saved may have it on the other side
     running?.add(runningManager(model, actions, trans));
 
     const open = () => app.shell.activateById(PANEL_ID);

@@ -5,11 +5,12 @@ import type { Actions } from './actions.js';
 import type { Model } from './model.js';
 import { planNotices } from './notices.js';
 import type { IHolder } from './types.js';
-import { actionWords, duration, holderName, known, takes, type ITrans } from './words.js';
+import { noticeWords, type ITrans } from './words.js';
 
 export class Notices {
   enabled = true;
-  private _ids = new Map<string, string>();
+  /** The notice of each kernel, and what it says. */
+  private _open = new Map<string, { notice: string; words: string }>();
 
   constructor(
     private _model: Model,
@@ -25,29 +26,24 @@ export class Notices {
       return;
     }
     const wanted = this.enabled ? holders.holders : [];
-    const plan = planNotices(wanted, new Set(this._ids.keys()), status.reaper.warn_before_s);
+    const plan = planNotices(wanted, new Set(this._open.keys()), status.reaper.warn_before_s);
     for (const holder of plan.show) {
-      this._ids.set(holder.holder_id, Notification.warning(this._words(holder), this._options(holder)));
+      const words = noticeWords(holder, this._trans);
+      this._open.set(holder.holder_id, { notice: Notification.warning(words, this._options(holder)), words });
     }
     for (const holder of plan.update) {
-      // A notice that the person closed is not there any more; updating it does nothing.
-      Notification.update({ id: this._ids.get(holder.holder_id)!, message: this._words(holder), ...this._options(holder) });
+      const open = this._open.get(holder.holder_id)!;
+      const words = noticeWords(holder, this._trans);
+      // A screen reader says what changes. Where the person closed the notice, nothing is updated.
+      if (words !== open.words) {
+        Notification.update({ id: open.notice, message: words, ...this._options(holder) });
+        open.words = words;
+      }
     }
     for (const id of plan.dismiss) {
-      Notification.dismiss(this._ids.get(id));
-      this._ids.delete(id);
+      Notification.dismiss(this._open.get(id)!.notice);
+      this._open.delete(id);
     }
-  }
-
-  private _words(holder: IHolder): string {
-    const trans = this._trans;
-    const name = holderName(holder, trans);
-    const { next_action, due_in_s, idle_s } = holder.reaper;
-    const [due, idle] = [known(due_in_s), known(idle_s)];
-    const since = idle === undefined ? trans.__('is idle') : trans.__('has been idle for %1', duration(idle, trans));
-    return takes(next_action) && due !== undefined
-      ? trans.__('%1 %2 and holds a device: %3 in %4.', name, since, actionWords(next_action, trans), duration(due, trans))
-      : trans.__('%1 %2 and holds a device.', name, since);
   }
 
   private _options(holder: IHolder): Notification.IOptions<any> {

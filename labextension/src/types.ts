@@ -157,6 +157,14 @@ export interface IScalingMark {
   points: { count: number; throughput: number }[];
 }
 
+export interface IKept {
+  /** What holds now. */
+  keep: { until_in_s: number; why: string } | null;
+  /** Whether it is kept by nothing now. */
+  ended: boolean;
+  granted_s: number;
+}
+
 export interface IReleased {
   outcome: string;
   sentence: string;

@@ -110,6 +110,38 @@ export function actionWords(action: string, trans: ITrans): string {
   return words[action] ?? action;
 }
 
+/** What was done, and how it ended, from the audit's words for it. */
+export function doneWords(action: string, outcome: string, trans: ITrans): string {
+  const actions: Record<string, string> = {
+    warn: trans.__('warned'),
+    free: trans.__('free unused memory'),
+    offload: trans.__('move to host memory'),
+    suspend: trans.__('suspend'),
+    shutdown: trans.__('shut down'),
+    'end orphan': trans.__('end orphan'),
+    keep: trans.__('keep')
+  };
+  const outcomes: Record<string, string> = {
+    done: trans.__('done'),
+    released: trans.__('device free'),
+    'not released': trans.__('device not free'),
+    failed: trans.__('failed'),
+    cancelled: trans.__('cancelled'),
+    'would be done': trans.__('dry run')
+  };
+  return `${actions[action] ?? action} · ${outcomes[outcome] ?? outcome}`;
+}
+
+/** The places where GPU-hours are lost. */
+export function placeWords(place: string, trans: ITrans): string {
+  const words: Record<string, string> = {
+    'stalled on input': trans.__('Stalled on input'),
+    'reserved for nothing': trans.__('Reserved for nothing'),
+    'held by what is finished or crashed': trans.__('Held by what is finished or crashed')
+  };
+  return words[place] ?? place;
+}
+
 /** Steps that take something away; a person is told before them. */
 export function takes(action: string): boolean {
   return ['free', 'offload', 'suspend', 'shutdown', 'end orphan'].includes(action);
@@ -127,6 +159,21 @@ export function fateWords(decision: IDecision, passed_s: number, trans: ITrans):
   const words = actionWords(decision.next_action, trans);
   const left = countdown(due - passed_s);
   return decision.dry_run ? trans.__('%1 in %2 (dry run: nothing is done)', words, left) : trans.__('%1 in %2', words, left);
+}
+
+/** A notice before something is taken; in whole minutes, so that it is not said anew all the time. */
+export function noticeWords(holder: IHolder, trans: ITrans): string {
+  const name = holderName(holder, trans);
+  const { next_action, due_in_s } = holder.reaper;
+  const due = known(due_in_s);
+  if (!takes(next_action) || due === undefined) {
+    return trans.__('%1 is idle and holds a device.', name);
+  }
+  const what = actionWords(next_action, trans);
+  const minutes = Math.ceil(due / 60);
+  return minutes <= 1
+    ? trans.__('%1 is idle and holds a device: in less than a minute %2.', name, what)
+    : trans.__('%1 is idle and holds a device: in less than %2 min %3.', name, minutes, what);
 }
 
 /** For how long a holder has been idle, "" while it is not. */

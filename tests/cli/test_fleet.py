@@ -12,9 +12,12 @@ from jupyter_gpuprof.cli.fleet import add_fleet
 from jupyter_gpuprof.errors import GpuprofError, OptionError, UsageError
 from jupyter_gpuprof.records.ledger import LedgerRow
 from jupyter_gpuprof.records.reading import Missing
+from jupyter_gpuprof.records.run import Device
+from jupyter_gpuprof.records.spot import CheckpointCost, SaveTimes
 from jupyter_gpuprof.session.fleetpolicy import load_policy
 from jupyter_gpuprof.store.ledger import LedgerWriter
 from jupyter_gpuprof.store.ledgerjobs import ledger_jobs
+from jupyter_gpuprof.store.trials import save_curve
 
 DATA = Path(__file__).parents[1] / "data" / "fleet"
 SACCT, TIRESIAS = DATA / "sacct_output.txt", DATA / "tiresias_60_job.csv"
@@ -180,3 +183,54 @@ def test_the_ledger_as_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     text = " ".join(capsys.readouterr().out.split())
     assert "6.0 GPU-hours allocated by 2 jobs; 25.0 % of them busy; queue waits are not told" in text
     assert "held by what is finished or crashed: 4.5 GPU-hours, which cost 9.00".lower() in text.lower()
+
+
+def test_a_policy_is_emitted_and_nothing_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, path = tmp_path / "conf", policy(tmp_path)
+    assert fleet("emit", "slurm", "--policy", path, "--checkpoint-p99", "3m") == 0
+    printed = capsys.readouterr()
+    assert "PreemptType=preempt/partition_prio" in printed.out
+    # In the words and with the figure of the replay.
+    assert (
+        "T_claim: a guarantee is honoured within 2 min 16 s (cycle 1 s + notice 0 s + grace 120 s"
+        in printed.err
+    )
+    first = next(line for line in printed.err.splitlines() if line.startswith("note: "))
+    assert "the grace time of 120 s is shorter than the p99 of a save, 180 s" in first
+    assert fleet("emit", "slurm", "--policy", path, "--out", out) == 0
+    names = sorted(file.name for file in out.iterdir())
+    assert names == ["gpuprof-partitions.conf", "gpuprof-sacctmgr.sh", "gpuprof-slurm.conf"]
+    assert all((out / name).read_text() in printed.out for name in names)
+    assert "shorter than the p99" not in capsys.readouterr().err  # the policy's own save takes 40 s
+    (out / names[0]).write_text("mine")
+    assert fleet("emit", "slurm", "--policy", path, "--out", out) == 0
+    said = capsys.readouterr().out
+    assert f"{names[0]} replaced; what it was is in {names[0]}.old" in said
+    assert f"{names[1]} is there already, the same" in said
+    assert (out / f"{names[0]}.old").read_text() == "mine"
+    assert fleet("emit", "kueue", "--policy", path) == 0
+    assert "kind: ClusterQueue" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="cannot be written to"):
+        fleet("emit", "slurm", "--policy", path, "--out", path)
+
+
+def test_the_grace_time_is_held_against_the_slowest_save_that_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = policy(tmp_path, POLICY.replace("save: 40s, ", ""))
+    fleet("emit", "slurm", "--policy", path)
+    assert "whether a save fits into the grace time is not known" in capsys.readouterr().err
+    for number, (name, p99_s) in enumerate((("big", 500.0), ("small", 10.0), ("big", 150.0))):
+        save_curve(measured_save(f"2026-01-0{number + 1}T00:00:00Z", name, p99_s))
+    fleet("emit", "slurm", "--policy", path)
+    said = capsys.readouterr().err
+    assert "the p99 of a save, 150 s" in said
+    assert "(measured of big)" in said
+    fleet("emit", "slurm", "--policy", path, "--checkpoint-p99", "2m")
+    assert "the p99 of a save" not in capsys.readouterr().err
+
+
+def measured_save(started_at: str, name: str, p99_s: float) -> CheckpointCost:
+    times = SaveTimes("torch.save", 5, 1e9, 1.0, 1.0, p99_s, p99_s, 1.0)
+    device = Device("cuda", "H200", 1, Missing("not asked"), simulated=False)
+    return CheckpointCost(started_at, "", name, started_at, device, "", (), 1e9, (times,), "")

@@ -60,3 +60,54 @@ def test_a_server_that_is_gone_is_not_asked(runtime: Path, capsys: pytest.Captur
     (runtime / "jpserver-1.json").write_text(json.dumps(server))
     assert main(["reaper"]) == 0
     assert "No server of yours with this extension is running." in capsys.readouterr().out
+
+
+def test_the_ledger_takes_the_price_of_the_servers_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+
+    def price(*words: str) -> object:
+        assert main(["ledger", "--json", *words]) == 0
+        return json.loads(capsys.readouterr().out)["price"]
+
+    assert price() == {"missing": "no price was given"}
+    (tmp_path / "jupyter_server_config.py").write_text("c.GpuProf.price = 2.5\n")
+    assert price() == 2.5
+    assert price("--price", "3") == 3.0
+    (tmp_path / "jupyter_gpuprof_config.json").write_text('{"GpuProf": {"price": 4}}')
+    assert price() == 4.0
+    (tmp_path / "jupyter_gpuprof_config.json").write_text('{"GpuProf": {"price": "much"}}')
+    assert main(["ledger"]) == 2
+    assert "c.GpuProf.price must be above 0, not 'much'. --price says" in capsys.readouterr().err
+    (tmp_path / "jupyter_server_config.py").write_text("1 / 0\n")
+    assert main(["ledger"]) == 2
+    assert "jupyter_server_config cannot be read" in capsys.readouterr().err
+
+
+def test_devices_are_those_of_a_running_server(
+    tmp_path: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path, EXTENSION) as server:
+        assert main(["devices", "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert [told["url"].split(":")[-1] for told in answer["servers"]] == [f"{server.port}/"]
+        assert answer["servers"][0]["devices"] == []
+        assert main(["devices"]) == 0
+        assert f":{server.port}/" in capsys.readouterr().out
+    assert main(["devices", "--json"]) == 0
+    assert "servers" not in json.loads(capsys.readouterr().out)
+
+
+def test_watching_the_ledger(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("jupyter_gpuprof.cli.devices.time.sleep", sleep)
+    assert main(["ledger", "--watch", "5"]) == 130
+    assert waits == [5.0, 5.0, 5.0]
+    assert capsys.readouterr().out == "The ledger is empty.\n" * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ FLAGS = [
     "--no-first-run",
     "--disable-background-networking",
 ]
+HAS_NOTEBOOK = importlib.util.find_spec("notebook") is not None
 PANEL = "#jupyter-gpuprof-panel"
 TAB = '[data-id="jupyter-gpuprof-panel"]'
 
@@ -45,13 +47,16 @@ def lab_config(folder: Path, *extensions: str) -> str:
     (settings / "notification.jupyterlab-settings").write_text(
         '{"fetchNews": "false", "checkForUpdates": false}'
     )
-    enabled = dict.fromkeys(("jupyterlab", *extensions), True)
+    enabled = dict.fromkeys((*("notebook",) * HAS_NOTEBOOK, "jupyterlab", *extensions), True)
     return "\n".join(
         [
             f"c.ServerApp.jpserver_extensions = {enabled!r}",
             f"c.LabServerApp.extra_labextensions_path = [{str(found)!r}]",
-            f"c.LabApp.user_settings_dir = {str(folder / 'settings')!r}",
-            f"c.LabApp.workspaces_dir = {str(folder / 'workspaces')!r}",
+            *(
+                f"c.{app}.{name}_dir = {str(folder / where)!r}"
+                for app in ("LabApp", "JupyterNotebookApp")
+                for name, where in (("user_settings", "settings"), ("workspaces", "workspaces"))
+            ),
         ]
     )
 
@@ -67,22 +72,30 @@ def chromium() -> Iterator[Any]:
     )
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser.contexts_of = {}
         yield browser
         browser.close()
 
 
 @pytest.fixture
 def log_in(chromium: Any) -> Callable[[Server], AbstractContextManager[Any]]:
-    """A page that has logged in as a person does, by the form; it fails on an error of our scripts."""
+    """A page that has logged in as a person does, by the form; it fails on an error of our scripts.
+
+    What JupyterLab is made of is kept for the next page of the same server.
+    """
 
     @contextmanager
     def logged_in(server: Server) -> Iterator[Any]:
-        context = chromium.new_context(viewport={"width": 1400, "height": 1800})
+        context = chromium.contexts_of.get(server.url)
+        if context is None:
+            context = chromium.new_context(viewport={"width": 1400, "height": 1800})
+            chromium.contexts_of[server.url] = context
+        context.clear_cookies()
         page = context.new_page()
         page.set_default_timeout(30_000)
         page.urls, page.errors = [], []
         page.on("request", lambda request: page.urls.append(request.url))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("pageerror", lambda error: page.errors.append(f"{error.message}\n{error.stack}"))
         page.goto(f"{server.url}/login")
         page.fill("#password_input", server.token)
         page.click("#login_submit")
@@ -91,7 +104,7 @@ def log_in(chromium: Any) -> Callable[[Server], AbstractContextManager[Any]]:
             assert not page.errors
         finally:
             keep_picture(page)
-            context.close()
+            page.close()
 
     return logged_in
 
@@ -117,7 +130,10 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def lab(lab_server: Server) -> Server:
-    """That server, where nothing was done yet."""
+    """That server, where nothing was done yet and nothing set."""
+    for mine in ("jupyter-gpuprof", "@jupyterlab/apputils-extension/themes.jupyterlab-settings"):
+        path = lab_server.log_file.parent / "settings" / mine
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     assert lab_server.call("POST", "gpuprof/test/log").status == 200
     return lab_server
 

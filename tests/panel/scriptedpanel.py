@@ -17,7 +17,7 @@ from tornado import web
 
 from jupyter_gpuprof.errors import RunNotFound
 from jupyter_gpuprof.server.routes import register
-from tests.panel.golden import answers
+from tests.panel.golden import KERNELS, answers
 
 
 class ScriptedMonitor:
@@ -62,14 +62,24 @@ class ScriptedMonitor:
         return self._answer("run")
 
     async def keep(self, holder_id: str, hours: float, why: str = "", by: str = "") -> dict[str, Any]:
+        """The keep of the third notebook was made in the notebook itself, and stands."""
         self.done.append(["keep", holder_id, hours])
-        for holder in self._answers["holders"]["holders"]:
-            if holder["holder_id"] == holder_id:
-                holder["keep"] = {"until_in_s": hours * 3600, "why": ""}
-        return {"holder_id": holder_id, "keep": None, "asked_s": hours * 3600, "granted_s": hours * 3600}
+        (holder,) = [h for h in self._answers["holders"]["holders"] if h["holder_id"] == holder_id]
+        if hours or holder_id != KERNELS[2]:
+            holder["keep"] = {"until_in_s": hours * 3600, "why": ""} if hours else None
+        asked_s, keep = hours * 3600, holder["keep"]
+        return {
+            "holder_id": holder_id, "keep": keep, "ended": keep is None, "asked_s": asked_s,
+            "granted_s": asked_s,
+        }  # fmt: skip
 
     async def release(self, holder_id: str, action: str = "free", by: str = "") -> dict[str, Any]:
         self.done.append(["release", holder_id, action])
+        if action == "shutdown":
+            return {
+                "holder_id": holder_id, "action": action, "outcome": "not released",
+                "sentence": "Memory is still held by process 4002.", "freed_bytes": 0, "still_held": [],
+            }  # fmt: skip
         holders = self._answers["holders"]["holders"]
         holders[:] = [holder for holder in holders if holder["holder_id"] != holder_id]
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -77,6 +78,11 @@ def test_keep_release_and_end(lab: Server, log_in: LogIn) -> None:
             "document.querySelector('#jupyter-gpuprof-panel').innerText.includes('for another 59:')"
         )
         assert log(lab)["done"] == [["keep", KERNELS[1], 1]]
+        holder(panel, 1).get_by_role("button", name="End keep").click()
+        page.get_by_text("explore.ipynb is kept no longer.").first.wait_for()
+        holder(panel, 2).get_by_role("button", name="End keep").click()
+        page.get_by_text("long-eval.ipynb is still kept for 50 min").first.wait_for()
+        assert log(lab)["done"][1:] == [["keep", KERNELS[1], 0], ["keep", KERNELS[2], 0]]
 
         holder(panel, 1).get_by_role("button", name="Release now").click()
         dialog = page.locator(".jp-Dialog")
@@ -84,17 +90,22 @@ def test_keep_release_and_end(lab: Server, log_in: LogIn) -> None:
         assert "41.0 GiB" in dialog.inner_text()
         dialog.get_by_role("button", name="Cancel").click()
         page.wait_for_selector(".jp-Dialog", state="detached")
-        assert len(log(lab)["done"]) == 1, "it asks first"
+        assert len(log(lab)["done"]) == 3, "it asks first"
         holder(panel, 1).get_by_role("button", name="Release now").click()
         page.locator(".jp-Dialog").get_by_role("button", name="Free").click()
         holder(panel, 1).wait_for(state="detached")
-        assert log(lab)["done"][1] == ["release", KERNELS[1], "free"]
+        assert log(lab)["done"][3] == ["release", KERNELS[1], "free"]
         page.get_by_text("41.0 GiB are free again.").first.wait_for()
 
-        panel.get_by_role("button", name="End").click()
+        # What was not done stays on the page.
+        holder(panel, 2).get_by_role("button", name="Release now").click()
+        page.locator(".jp-Dialog").get_by_role("button", name="Shut down").click()
+        page.locator(".Toastify__toast--warning", has_text="Memory is still held by process 4002.").wait_for()
+
+        panel.get_by_role("button", name="End …").click()
         page.locator(".jp-Dialog").get_by_role("button", name="End").click()
         panel.locator('[data-holder="4711-1700000100"]').wait_for(state="detached")
-        assert log(lab)["done"][2] == ["end", "4711-1700000100"]
+        assert log(lab)["done"][-1] == ["end", "4711-1700000100"]
 
 
 def test_the_running_list_the_palette_and_links(lab: Server, log_in: LogIn) -> None:
@@ -112,14 +123,40 @@ def test_the_running_list_the_palette_and_links(lab: Server, log_in: LogIn) -> N
         page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="train-resnet").wait_for()
 
 
-def test_a_hidden_panel_asks_nothing(lab: Server, log_in: LogIn) -> None:
+def test_settings_hold_and_the_layout_comes_back(lab: Server, log_in: LogIn) -> None:
     with log_in(lab) as page:
-        show_panel(page, lab)
+        panel = show_panel(page, lab)
+
+        def put(**values: Any) -> int:
+            return lab.call(
+                "PUT", "lab/api/settings/jupyter-gpuprof:plugin", {"raw": json.dumps(values)}
+            ).status
+
+        def reload() -> None:
+            page.reload()
+            page.wait_for_selector(f"{PANEL} .jp-gpupanel-device")
+
+        page.get_by_text("GPU 42 %").wait_for()
+        page.wait_for_timeout(1500)  # JupyterLab saves the layout a second after a change of it
+        assert put(refreshSeconds=0.5) == 400, "the server keeps to the schema"
+        reload()
+        assert panel.is_visible(), "the layout came back"
+        assert panel.evaluate("node => !!node.closest('#jp-right-stack')")
+        before = log(lab)["asked"]["devices"]
+        page.wait_for_timeout(3000)
+        assert log(lab)["asked"]["devices"] - before <= 3
+        assert put(side="left", showStatus=False, notify=False, refreshSeconds=1) == 204
+        reload()
+        assert panel.evaluate("node => !!node.closest('#jp-left-stack')")
+        assert not page.get_by_text("GPU 42 %").is_visible()
+        assert page.locator(".Toastify__toast").count() == 0
+
+        # Hidden it asks nothing.
         page.click(TAB)
         page.wait_for_selector(PANEL, state="hidden")
-        page.wait_for_timeout(1000)
+        page.wait_for_timeout(500)
         before = log(lab)["asked"]["devices"]
-        page.wait_for_timeout(5000)
+        page.wait_for_timeout(2500)
         assert log(lab)["asked"]["devices"] == before
         page.click(TAB)
         page.wait_for_timeout(1500)
@@ -145,9 +182,14 @@ def test_it_survives_a_restart_of_the_server(tmp_path: Path, log_in: LogIn) -> N
         context.__exit__(None, None, None)
 
 
-def test_without_the_server_extension_it_says_so(tmp_path: Path, log_in: LogIn) -> None:
-    with serving(tmp_path, lab_config(tmp_path)) as server, log_in(server) as page:
-        page.goto(f"{server.url}/lab")
+def test_without_the_server_extension_it_says_so(lab: Server, log_in: LogIn) -> None:
+    with log_in(lab) as page:
+        # The server itself answers, as it does about a path that nobody has registered.
+        page.route(
+            re.compile("gpuprof/api/"),
+            lambda route: route.continue_(url=route.request.url.replace("gpuprof/api", "nobody/api")),
+        )
+        page.goto(f"{lab.url}/lab?reset")
         page.click(TAB)
         page.get_by_text("server extension does not answer").wait_for()
 

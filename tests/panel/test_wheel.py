@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -64,7 +65,8 @@ def test_nothing_of_this_machine_is_in_them(built: Path) -> None:
         assert not [path for path in here if path.encode() in body], name
 
 
-def test_a_clean_environment_has_all_three(built: Path, tmp_path: Path) -> None:
+def test_binder_makes_a_clean_environment_that_has_all_three(built: Path, tmp_path: Path) -> None:
+    """One installation for both: what Binder does, from the sdist; then the sources are taken away."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     # No Node: the PATH has the environment and a shell, which the scripts of Jupyter need.
@@ -73,21 +75,37 @@ def test_a_clean_environment_has_all_three(built: Path, tmp_path: Path) -> None:
     for tool in ("sh", "bash", "env", "uname", "dirname", "pwd"):
         if found := shutil.which(tool):
             (tools / tool).symlink_to(found)
+    pip = subprocess.run([sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True)
     kept = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http")
     env = {
+        "PIP_CACHE_DIR": pip.stdout.strip(),  # what was fetched once is not fetched again
+        "PIP_NO_COMPILE": "1",
         **{name: value for name, value in os.environ.items() if name.startswith(kept)},
         "PATH": f"{venv / 'bin'}{os.pathsep}{tools}",
         "HOME": str(tmp_path),
         "JUPYTER_NO_CONFIG": "1",
+        "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "workspaces"),
     }
+    assert shutil.which("node", path=env["PATH"]) is None
 
-    def run(*command: str) -> str:
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=400)
+    def run(*command: str, cwd: Path = tmp_path) -> str:
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
         return re.sub(r"\x1b\[\d*m", "", done.stdout + done.stderr)
 
-    wheel = next(built.glob("*.whl"))
-    run(str(venv / "bin" / "python"), "-m", "pip", "install", "-q", f"{wheel}[notebook]", "jupyterlab>=4.2")
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        sdist.extractall(tmp_path / "sources", filter="data")
+    (source,) = (tmp_path / "sources").iterdir()
+    run("bash", "binder/postBuild", cwd=source)
+    (saved,) = (tmp_path / "workspaces").glob("*.jupyterlab-workspace")
+    assert "jupyter-gpuprof-panel" in saved.read_text()
+    opened = json.loads(saved.read_text())["data"]["layout-restorer:data"]["main"]["current"]
+    assert (ROOT / opened.partition(":")[2]).is_file()
+    python = str(venv / "bin" / "python")
+    asked = "from jupyter_gpuprof.probes.simulated import *; print(device_reader().read().devices[0].name)"
+    assert "SIMULATED" in run("bash", str(source / "binder" / "start"), python, "-c", asked)
+
+    shutil.rmtree(tmp_path / "sources")
     jupyter = str(venv / "bin" / "jupyter")
     assert re.search(r"jupyter-gpuprof v[\d.]+ enabled OK", run(jupyter, "labextension", "list"))
     assert re.search(r"jupyter_gpuprof [\d.]+ OK", run(jupyter, "server", "extension", "list"))
@@ -95,16 +113,22 @@ def test_a_clean_environment_has_all_three(built: Path, tmp_path: Path) -> None:
         "from IPython.core.interactiveshell import InteractiveShell as S; s = S.instance();"
         "s.run_line_magic('load_ext', 'jupyter_gpuprof'); assert 'gpuprof' in s.magics_manager.magics['cell']"
     )
-    run(str(venv / "bin" / "python"), "-c", magic)
+    run(python, "-c", magic)
+    (installed,) = venv.glob("lib/*/site-packages/jupyter_gpuprof-*.dist-info/RECORD")
+    assert len(hashes(record(built))) > 100
+    assert hashes(installed.read_text()) == hashes(record(built)), "made from the sdist it is the same wheel"
 
-    # What Binder does after its own installation, here from the sdist.
-    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
-        sdist.extractall(tmp_path / "sources", filter="data")
-    (source,) = (tmp_path / "sources").iterdir()
-    env["JUPYTERLAB_WORKSPACES_DIR"] = str(tmp_path / "workspaces")
-    done = subprocess.run(
-        ["bash", "binder/postBuild"], cwd=source, env=env, capture_output=True, text=True, timeout=400
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    saved = list((tmp_path / "workspaces").glob("*.jupyterlab-workspace"))
-    assert "jupyter-gpuprof-panel" in saved[0].read_text()
+
+def record(built: Path) -> str:
+    """The list of files of the wheel."""
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        return wheel.read(next(name for name in wheel.namelist() if name.endswith("RECORD"))).decode()
+
+
+def hashes(record: str) -> dict[str, str]:
+    """Of the files of the package and the panel, by name; what an installation adds is left out."""
+    lines = [line.split(",") for line in record.splitlines()]
+    found = {re.sub(r".*(?=share/jupyter|etc/jupyter)", "", name): hash for name, hash, _ in lines}
+    return {
+        name: hash for name, hash in found.items() if name.startswith(("jupyter_gpuprof/", "share/", "etc/"))
+    }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper
 from tests.fakenvml import GIB, FakeNvml, Gpu, why_not
 from tests.server.realserver import ROOT, eventually, serving
 
@@ -67,14 +68,33 @@ def test_a_server_shows_its_holders_and_stops_cleanly(tmp_path: Path):
     assert "Traceback" not in server.log
 
 
-def test_an_error_in_the_configuration_is_one_sentence_and_the_reaper_is_off(tmp_path: Path):
-    config = f"{ON}c.GpuProfReaper.idle_timout = 5\nc.GpuProfReaper.action = 'shutdown'\n"
-    with serving(tmp_path, config) as server:
-        status = server.get("gpuprof/api/v1/status").json()
-        assert status["reaper"]["enabled"] is False
-        assert "no option 'idle_timout'" in status["warnings"][0]
-        assert "no option 'idle_timout'" in server.log
-    assert "Traceback" not in server.log
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("c.GpuProfReaper.idle_timout = 5", "no option 'idle_timout'. Is 'idle_timeout' meant?"),
+        ("c.GpuProf.price = -1.0", "GpuProf.price must be above 0"),
+    ],
+)
+def test_with_a_wrong_option_the_server_does_not_start(tmp_path: Path, wrong: str, words: str):
+    with pytest.raises(AssertionError) as ended, serving(tmp_path, f"{ON}{wrong}\n"):
+        pass
+    log = str(ended.value)  # `serving` shows it where the process has ended
+    assert words in log
+    assert "does not start with half a policy" in log
+    assert "Traceback" not in log
+
+
+def test_help_lists_our_options_with_their_defaults():
+    done = subprocess.run(
+        [sys.executable, "-m", "jupyter_gpuprof.server", "--help-all"], capture_output=True, text=True,
+        cwd=ROOT, check=True, timeout=60,
+    )  # fmt: skip
+    ours = done.stdout[done.stdout.index("GpuProf(Configurable) options") :]
+    for kind in (GpuProf, GpuProfReaper):
+        for name in kind.class_trait_names(config=True):
+            told = ours[ours.index(f"--{kind.__name__}.{name}=") :].split("\n--")[0]
+            assert "Default:" in told, name
+            assert len(told.splitlines()) >= 3, name
 
 
 def test_loading_it_delays_the_server_by_less_than_100_ms():

@@ -5,13 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -25,12 +20,13 @@ from jupyter_gpuprof.errors import LedgerError
 from jupyter_gpuprof.records.ledger import STATES, LedgerRow
 from jupyter_gpuprof.server.prometheus import exposition
 from jupyter_gpuprof.store.ledger import LedgerWriter
+from tests.server.realprometheus import RULES, needs_prometheus, scraping
 from tests.server.realserver import serving
 from tests.server.scriptedmonitor import CONFIG, DEVICES, GIB, ScriptedMonitor
 
 FLEET = Path(jupyter_gpuprof.__file__).parent / "fleet"
-RULES, DASHBOARD = FLEET / "recording_rules.yml", FLEET / "grafana_dashboard.json"
-PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
+DASHBOARD = FLEET / "grafana_dashboard.json"
+PROMTOOL = shutil.which("promtool")
 HOW = "is not installed (Debian: apt-get install prometheus)"
 needs_promtool = pytest.mark.skipif(not PROMTOOL, reason=f"promtool {HOW}")
 MID_MONTH = datetime(2026, 3, 15, 12, 30, tzinfo=timezone.utc)
@@ -201,12 +197,19 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
+#: Of Kueue and of exporters for Slurm, which have no samples here (tests/session/test_fleet_prometheus.py).
+WAITS = {f"{name}_wait_time_seconds_bucket" for name in ("kueue_admission", "slurm_job", "slurm_queue")}
+
+
 def names(expression: str) -> set[str]:
-    return set(re.findall(r"(?<![\w:$])(?:\w+:)*gpuprof_\w+(?::\w+)*", re.sub(r'"[^"]*"', '""', expression)))
+    found = re.findall(
+        r"(?<![\w:$])(?:\w+:)*(?:gpuprof|kueue|slurm)_\w+(?::\w+)*", re.sub(r'"[^"]*"', '""', expression)
+    )
+    return set(found)
 
 
 def test_rules_and_dashboard_ask_for_what_there_is() -> None:
-    there = set(families(exposition(ScriptedMonitor())))
+    there = set(families(exposition(ScriptedMonitor()))) | WAITS
     for rule in rules():
         assert names(rule["expr"]), rule
         assert names(rule["expr"]) <= there, rule
@@ -246,82 +249,8 @@ def test_promtool_likes_the_rules() -> None:
 # A real Prometheus ---------------------------------------------------------------------------------
 
 
-class Prometheus:
-    """A running one, and what it answers."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        arguments = urllib.parse.urlencode({"query": expression})
-        url = f"http://127.0.0.1:{self.port}/api/v1/query?{arguments}"
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            answer = json.load(reply)
-        assert answer["status"] == "success", answer
-        return answer["data"]["result"]
-
-    def number(self, expression: str) -> float | None:
-        found = self.query(expression)
-        return float(found[0]["value"][1]) if found else None
-
-    def wait(self, expression: str, seconds: float = 20.0) -> float:
-        """Its value, as soon as it is there and not 0."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            try:
-                if number := self.number(expression):
-                    return number
-            except OSError:
-                pass  # it has not started yet
-            time.sleep(0.2)
-        raise AssertionError(f"no value of {expression}")
-
-
-@contextmanager
-def scraping(folder: Path, jobs: dict[str, tuple[int, str, str]]) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes, ended by its pid.
-
-    Args:
-        folder: for its files.
-        jobs: port, path and token by name.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    configuration = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(RULES)],
-        "scrape_configs": [
-            {
-                "job_name": name,
-                "metrics_path": path,
-                "authorization": {"type": "token", "credentials": token},
-                "static_configs": [{"targets": [f"127.0.0.1:{target}"]}],
-            }
-            for name, (target, path, token) in jobs.items()
-        ],
-    }
-    settings = folder / "prometheus.yml"
-    settings.write_text(yaml.safe_dump(configuration))
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            [PROMETHEUS, f"--config.file={settings}", f"--storage.tsdb.path={folder / 'data'}",
-             f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"],
-            stdout=log, stderr=log, cwd=folder,
-        )  # fmt: skip
-    try:
-        yield Prometheus(port)
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not PROMETHEUS, reason=f"prometheus {HOW}")
+@needs_prometheus
 def test_a_real_prometheus_scrapes_a_real_server(tmp_path: Path) -> None:
     folder = tmp_path / "metrics"
     folder.mkdir()
@@ -361,6 +290,8 @@ def test_a_real_prometheus_scrapes_a_real_server(tmp_path: Path) -> None:
             assert len(lost) == 3
             # Everything the dashboard asks for can be asked; what the scripted devices tell is answered.
             for expression in expressions():
+                if "queue_wait" in expression:
+                    continue
                 filled = expression.replace("$__range_s", "300").replace("$__range", "5m")
                 prometheus.wait(f"count({filled})", 5.0)
             seen = prometheus.wait(total)

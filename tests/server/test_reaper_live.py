@@ -155,10 +155,10 @@ def test_trap_17_a_cell_between_decision_and_shutdown_cancels_it(tmp_path: Path,
         kernel_id = await live.kernel()
         client = await live.client(kernel_id)
 
-        async def saved(self: actions.Actions, feed: object) -> str:
+        async def saved(self: actions.Actions, feed: object) -> tuple[str, str]:
             client.execute("import time; time.sleep(3)")
             await live.until(lambda: feed.count()[0] == 1)
-            return ""
+            return "", ""
 
         monkeypatch.setattr(actions.Actions, "_saved", saved)
         await live.until(lambda: ("shutdown", "cancelled") in live.actions(kernel_id))
@@ -284,6 +284,10 @@ def test_a_person_frees_an_idle_kernel_and_not_a_working_one(tmp_path: Path):
         answer = await live.monitor.release(kernel_id, "free", "ann")
         assert answer["outcome"] == "done"
         assert answer["still_held"] == []
+        refused = await live.monitor.release(kernel_id, "suspend", "ann")  # here is no driver that could
+        assert refused["outcome"] == "failed"
+        assert "conditions do not hold" in refused["sentence"]
+        assert "Checked, and so: the system is Linux" in refused["sentence"]
         await asyncio.sleep(0.4)
         assert kernel.last_activity == active, "asking is no activity for the server's culler either"
         reply = await live.run(client, "_ip = get_ipython(); n = _ip.execution_count")
@@ -297,6 +301,36 @@ def test_a_person_frees_an_idle_kernel_and_not_a_working_one(tmp_path: Path):
         assert live.monitor.audit(1)["rows"][0]["by"] == "ann"
 
     play(tmp_path, scenario, idle_timeout=600.0)
+
+
+@steady
+def test_a_warning_stands_below_the_last_cell_and_is_no_use(tmp_path: Path):
+    async def scenario(live: Live) -> None:
+        kernel_id = await live.kernel()
+        client = await live.client(kernel_id)
+        await live.run(client, "mine = 1")
+        client.execute("", silent=True)  # of an extension of the front end: no cell
+        manager = live.app.kernel_manager.get_kernel(kernel_id)
+        await asyncio.sleep(0.5)
+        active = manager.last_activity
+        await live.until(lambda: live.actions(kernel_id))
+        cell, warning = "", None
+        while warning is None:
+            message = await client.get_iopub_msg(timeout=10)
+            if message["msg_type"] == "execute_input" and message["content"]["code"] == "mine = 1":
+                cell = message["parent_header"]["msg_id"]
+            if message["msg_type"] == "stream":
+                warning = message
+        assert warning["parent_header"]["msg_id"] == cell
+        assert "is idle for" in warning["content"]["text"]
+        assert "memory that nobody uses is freed" in warning["content"]["text"]
+        assert "%gpuprof keep 2h" in warning["content"]["text"]
+        await asyncio.sleep(0.5)
+        assert manager.last_activity == active
+        reply = await live.run(client, "get_ipython().execution_count")
+        assert reply["execution_count"] == 2
+
+    play(tmp_path, scenario, action="free", warn_before=60.0, idle_timeout=62.5, step_wait=60.0)
 
 
 @steady

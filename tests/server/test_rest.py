@@ -203,7 +203,7 @@ def test_who_asks_and_what_for_comes_to_the_monitor(server: Server) -> None:
         ("POST", KEEP, b"\xff\xfe", 400, "bad_json"),
         ("POST", KEEP, [1], 400, "bad_json"),
         ("POST", KEEP, b"[" * 60_000, 400, "bad_json"),
-        ("POST", RELEASE, {"action": "suspend"}, 400, "bad_value"),
+        ("POST", RELEASE, {"action": "kill"}, 400, "bad_value"),
         ("POST", RELEASE, {"action": ["free"]}, 400, "bad_value"),
         ("POST", END, {"sure": True}, 400, "bad_request"),
     ],

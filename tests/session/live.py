@@ -25,8 +25,9 @@ TOLERANCE = 0.07
 
 
 def steady(test: Callable[..., None]) -> Callable[..., None]:
-    """Three tries: other work on the machine may spoil the timing of a loop, but not of three."""
+    """Three tries, beside no other test: other work may spoil the timing of a loop, but not of three."""
 
+    @pytest.mark.alone
     @functools.wraps(test)
     def tries(*args: object, **kwargs: object) -> None:
         for left in (2, 1, 0):

@@ -61,7 +61,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder, self.conf = folder, folder / "slurm.conf"
         self.user = getpass.getuser()
-        missing = [name for name in PROGRAMS if _program(name) is None]
+        missing = [name for name in PROGRAMS if program(name) is None]
         if missing:
             raise NoCluster(f"{missing[0]} is not installed (Debian: slurm-wlm, munge)")
 
@@ -71,6 +71,7 @@ class Cluster:
         munge = [f"--{what}-file={self.folder}/munge.{what}" for what in ("key", "pid", "log", "seed")]
         try:
             self._daemon("munged", "--force", f"--socket={self.folder}/munge.socket", *munge)
+            self._before_controller()
             self._daemon("slurmctld", "-c", "-f", str(self.conf))
             for node in range(1, NODES + 1):
                 self._daemon("slurmd", "-c", "-f", str(self.conf), "-N", f"n{node}")
@@ -126,6 +127,9 @@ class Cluster:
             time.sleep(0.1)
         raise NoCluster(f"the nodes are not idle after {patience_s:.0f} s: {states.split()}")
 
+    def _before_controller(self) -> None:
+        """What the controller needs besides munge."""
+
     def _write(self) -> None:
         (self.folder / "state").mkdir()
         key = self.folder / "munge.key"
@@ -136,7 +140,7 @@ class Cluster:
         (self.folder / "gres.conf").write_text(
             f"NodeName=n[1-{NODES}] Name=gpu File={self.folder}/gpu[0-1]\n"
         )
-        first = _free_ports(NODES + 1)
+        first = free_ports(NODES + 1)
         text = CONF.format(
             host=socket.gethostname().partition(".")[0],
             user=self.user,
@@ -150,10 +154,10 @@ class Cluster:
 
     def _daemon(self, name: str, *arguments: str) -> None:
         """A program that goes to the background by itself."""
-        program = _program(name)
-        assert program is not None
+        path = program(name)
+        assert path is not None
         done = subprocess.run(
-            [program, *arguments],
+            [path, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -172,13 +176,13 @@ class Cluster:
         return [self.folder / name for name in names if (self.folder / name).exists()]
 
 
-def _program(name: str) -> str | None:
+def program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
-def _free_ports(number: int) -> int:
+def free_ports(number: int, lowest: int = 17000) -> int:
     """The first of so many free ports in a row, below those that the system gives away."""
-    start = 17000 + os.getpid() % 5000
+    start = lowest + os.getpid() % 5000
     for first in range(start, start + 2000, number):
         sockets = [socket.socket() for _ in range(number)]
         try:

@@ -161,8 +161,8 @@ from jupyter_gpuprof.store.ledger import LedgerWriter
 ledger = LedgerWriter(Path({str(tmp_path / "ledger.db")!r}))
 assert ledger.add([ROW])
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-written = [ledger.add([replace(ROW, notebook="x" * 200 + str(i))]) for i in range(300)]
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+written = [ledger.add([replace(ROW, notebook="x" * 1000 + str(i))]) for i in range(300)]
 assert written[0] and not written[-1], written
 assert "cannot be written" in ledger.trouble
 print(ledger.trouble)

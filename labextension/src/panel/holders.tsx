@@ -86,6 +86,7 @@ function HolderRows({ holder }: { holder: IHolder }): JSX.Element {
       )}
       <div className="jp-gpupanel-buttons">
         <Act label={trans.__('Keep 1 h')} about={name} onClick={() => actions.keep(holder)} />
+        {kept > 0 && <Act label={trans.__('End keep')} about={name} onClick={() => actions.endKeep(holder)} />}
         <Act label={trans.__('Release now …')} about={name} onClick={() => actions.release(holder)} />
       </div>
     </Rows>

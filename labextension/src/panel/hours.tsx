@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import type { ILedgerGroup } from '../types.js';
-import { baseName, gpuHours, known, percent, why } from '../words.js';
+import { baseName, gpuHours, known, percent, placeWords, why } from '../words.js';
 import { Asking, Meter, Section, useShared } from './context.js';
 
 const MOST_ROWS = 5;
@@ -20,11 +20,12 @@ export function Hours(): JSX.Element {
         <>
           <Busy name={trans.__('Today')} total={hours.today.total} />
           <Busy name={trans.__('Last 7 days')} total={hours.week.total} />
+          {model.status?.ledger.trouble && <p className="jp-gpupanel-note">{model.status.ledger.trouble}</p>}
           {hours.week.total.allocated_s > 0 && (
             <>
               <Rows
                 head={trans.__('Lost in 7 days')}
-                rows={hours.week.losses.map(loss => [placeWords(loss.place), '', gpuHours(loss.seconds)])}
+                rows={hours.week.losses.map(loss => [placeWords(loss.place, trans), '', gpuHours(loss.seconds)])}
               />
               <Rows
                 head={trans.__('Notebook')}
@@ -43,10 +44,6 @@ export function Hours(): JSX.Element {
       )}
     </Section>
   );
-
-  function placeWords(place: string): string {
-    return place.charAt(0).toUpperCase() + place.slice(1);
-  }
 }
 
 function Busy({ name, total }: { name: string; total: ILedgerGroup }): JSX.Element {

@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import type { IAuditRow } from '../types.js';
-import { baseName, policyWords } from '../words.js';
+import { baseName, doneWords, policyWords } from '../words.js';
 import { Asking, Section, useShared } from './context.js';
 
 export function Reaper(): JSX.Element {
@@ -42,11 +42,12 @@ export function Reaper(): JSX.Element {
 }
 
 function Row({ row }: { row: IAuditRow }): JSX.Element {
+  const { trans } = useShared();
   return (
     <li>
       <div className="jp-gpupanel-line">
         <span title={row.path}>
-          {row.action} · {row.outcome}
+          {doneWords(row.action, row.outcome, trans)}
           {row.path && ` · ${baseName(row.path)}`}
         </span>
         <time className="jp-gpupanel-soft" dateTime={row.at}>

@@ -1,0 +1,1 @@
+"""``%gpuprof audit``: does an interrupted run go on as it would have gone on?"""

@@ -1,0 +1,1 @@
+"""Budgets of sweeps: one guard (`guard.py`), and thin adapters for plain loops, Optuna and Ray Tune."""
