@@ -23,6 +23,7 @@ def cache_remedy(
     share = sum(causes.share_of(name).value for name in names)
     if share <= 1 - WORTH:
         return
+    bound = ": at most"
     call, caveat = "cached(dataset)", "what is random in the transforms cannot be kept"
     if not isinstance(prepared, Missing):
         if prepared.kind == "varying":
@@ -31,11 +32,12 @@ def cache_remedy(
         caveat = "by its code nothing in it is random"
         if prepared.kind == "split":
             call, caveat = "cached(dataset, split=True)", f"{prepared.reason}, and stays"
+            bound = ", and what the transforms before that cost, which was not measured apart"
     elif "already" in prepared.reason:
         return
     what = " and ".join(name for name in names if causes.share_of(name).value > 1 - WORTH)
     line = costliest_line(causes, *names)
-    how = f"without {what}, {100 * share:.0f} % of a batch: at most; {caveat}"
+    how = f"without {what}, {100 * share:.0f} % of a batch{bound}; {caveat}"
     title = f"Compute the samples once and read them back: {call}"
     predicted = supply if isinstance(supply, Missing) else supply.predicted_s(supply.without(causes, *names))
     advice.weigh(

@@ -146,11 +146,17 @@ class _Replay:
 
     def _may_claim(self, heads: Heads) -> bool:
         """Whether it is worth asking for claims: most often nobody is within a guarantee, or above others."""
+        asked: set[str] = set()
         for _, bucket in heads:
             job = bucket.jobs[0][1]
-            team = job.work.team
-            if job.priority > self.lowest or self.usage[team] + job.work.gpus <= self.guarantees.get(team, 0):
+            team, gpus = job.work.team, job.work.gpus
+            if team in asked:
+                continue
+            guarantee = self.guarantees.get(team, 0)
+            if gpus <= guarantee and (job.priority > self.lowest or self.usage[team] + gpus <= guarantee):
                 return True
+            if self.expected is not None:
+                asked.add(team)  # nobody claims what the next in line of its team waits for
         return False
 
     def _may_borrow(self, heads: Heads) -> Heads:

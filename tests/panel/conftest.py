@@ -47,7 +47,7 @@ def lab_config(folder: Path, *extensions: str) -> str:
     (settings / "notification.jupyterlab-settings").write_text(
         '{"fetchNews": "false", "checkForUpdates": false}'
     )
-    enabled = dict.fromkeys((*("notebook",) * HAS_NOTEBOOK, "jupyterlab", *extensions), True)
+    enabled = dict.fromkeys(("jupyterlab", *extensions), True)
     return "\n".join(
         [
             f"c.ServerApp.jpserver_extensions = {enabled!r}",

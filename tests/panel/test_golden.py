@@ -53,6 +53,16 @@ def test_the_colours_are_those_of_the_theme() -> None:
     assert not [name for name, text in TYPESCRIPT.items() if re.search(r"#[0-9a-fA-F]{6}\b", text)]
 
 
+def test_every_word_on_the_page_can_be_translated() -> None:
+    bare = r">\s*([A-Za-z][\w .,:’]*?)\s*<|(?:title|aria-label|label)=[\"']([^\"']+)[\"']"
+    code = {"c.GpuProfReaper", "jupyter_server_config.py"}
+    for name, text in TYPESCRIPT.items():
+        if name.endswith(".tsx"):
+            body = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+            found = {a or b for a, b in re.findall(bare, body)}
+            assert found <= code, name
+
+
 def test_the_panel_asks_at_most_once_a_second() -> None:
     schema = json.loads((SOURCES / "schema" / "plugin.json").read_text())
     assert schema["properties"]["refreshSeconds"]["minimum"] == 1

@@ -116,8 +116,17 @@ def test_the_running_list_the_palette_and_links(lab: Server, log_in: LogIn) -> N
         assert page.locator(".jp-RunningSessions-item", has_text="train-resnet.ipynb").count() >= 1
         page.keyboard.press("Control+Shift+C")
         page.keyboard.type("GPU profiler")
-        page.locator(".lm-CommandPalette-itemLabel", has_text="Ask for Devices").wait_for()
-        page.keyboard.press("Escape")
+        for label in (
+            "Show the GPU Profiler",
+            "Ask for Devices",
+            "Release This Notebook’s Device",
+            "Keep This",
+        ):
+            page.locator(".lm-CommandPalette-itemLabel", has_text=label).wait_for()
+        page.locator(".lm-CommandPalette-item", has_text="Keep This Notebook’s Device for 1 h").click()
+        page.get_by_text("explore.ipynb is kept for 1 h.").first.wait_for()
+        assert log(lab)["done"] == [["keep", KERNELS[1], 1]]
+        page.wait_for_selector(".Toastify__toast--warning", state="detached")  # its notice is taken away
         write_notebook(lab.log_file.parent / "work" / "work" / "train-resnet.ipynb")
         holder(panel, 0).get_by_role("button", name="train-resnet.ipynb", exact=True).click()
         page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="train-resnet").wait_for()
@@ -194,12 +203,27 @@ def test_without_the_server_extension_it_says_so(lab: Server, log_in: LogIn) -> 
         page.get_by_text("server extension does not answer").wait_for()
 
 
-def test_no_serious_violation_of_accessibility_in_any_theme(lab: Server, log_in: LogIn) -> None:
+def test_the_keyboard_reaches_all_and_no_theme_has_a_serious_violation_of_accessibility(
+    lab: Server, log_in: LogIn
+) -> None:
     if not AXE.is_file():
         pytest.skip("NO AXE-CORE, SO ACCESSIBILITY IS NOT TESTED: run `make panel`")
     with log_in(lab) as page:
         panel = show_panel(page, lab)
         panel.locator(".jp-gpupanel-card").wait_for()
+        panel.locator("summary").first.focus()
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            reached.add(
+                page.evaluate(
+                    "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"
+                )
+            )
+        wanted = {"Keep 1 h: explore.ipynb", "Release now …: explore.ipynb", "End …: crashed.ipynb"}
+        assert wanted <= reached
+        assert {"Copy: %gpuprof try num_workers=4", "long-eval.ipynb"} <= reached
+
         page.add_script_tag(path=str(AXE))
         grounds = set()
         for theme in ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"):
@@ -218,21 +242,3 @@ def test_no_serious_violation_of_accessibility_in_any_theme(lab: Server, log_in:
             assert not bad, theme
             keep_picture(page, theme)
         assert len(grounds) >= 2
-
-
-def test_the_keyboard_reaches_every_button(lab: Server, log_in: LogIn) -> None:
-    with log_in(lab) as page:
-        panel = show_panel(page, lab)
-        panel.locator(".jp-gpupanel-card").wait_for()
-        panel.locator("summary").first.focus()
-        reached = set()
-        for _ in range(40):
-            page.keyboard.press("Tab")
-            reached.add(
-                page.evaluate(
-                    "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"
-                )
-            )
-        wanted = {"Keep 1 h: explore.ipynb", "Release now …: explore.ipynb", "End …: crashed.ipynb"}
-        assert wanted <= reached
-        assert {"Copy: %gpuprof try num_workers=4", "long-eval.ipynb"} <= reached

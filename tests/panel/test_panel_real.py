@@ -77,7 +77,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         write(folder / "work" / name)
     nvml = FakeNvml(folder, [Gpu(utilisation=0)])
     env = {**nvml.env, "JUPYTER_GPUPROF_DATABASE": str(folder / "ledger.db")}
-    config = lab_config(folder, "jupyter_gpuprof") + REAPER
+    config = lab_config(folder, "jupyter_gpuprof", *["notebook"] * HAS_NOTEBOOK) + REAPER
     with serving(folder, config, base_url="/user/x/", env=env) as server:
         yield Machine(server, nvml)
 

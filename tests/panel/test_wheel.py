@@ -79,7 +79,7 @@ def test_binder_makes_a_clean_environment_that_has_all_three(built: Path, tmp_pa
     kept = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http")
     env = {
         "PIP_CACHE_DIR": pip.stdout.strip(),  # what was fetched once is not fetched again
-        "PIP_NO_COMPILE": "1",
+        "PIP_COMPILE": "0",  # only what is imported below
         **{name: value for name, value in os.environ.items() if name.startswith(kept)},
         "PATH": f"{venv / 'bin'}{os.pathsep}{tools}",
         "HOME": str(tmp_path),
@@ -128,7 +128,7 @@ def record(built: Path) -> str:
 def hashes(record: str) -> dict[str, str]:
     """Of the files of the package and the panel, by name; what an installation adds is left out."""
     lines = [line.split(",") for line in record.splitlines()]
-    found = {re.sub(r".*(?=share/jupyter|etc/jupyter)", "", name): hash for name, hash, _ in lines}
+    found = {re.sub(r".*(?=share/jupyter|etc/jupyter)", "", name): hash for name, hash, _ in lines if hash}
     return {
         name: hash for name, hash in found.items() if name.startswith(("jupyter_gpuprof/", "share/", "etc/"))
     }

@@ -5,17 +5,23 @@ from __future__ import annotations
 import sqlite3
 import warnings
 from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jupyter_gpuprof import SweepBudget
 from jupyter_gpuprof.errors import OptionError, SweepOver, UsageError
+from jupyter_gpuprof.records.processes import KernelReport, ProcessId
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.session import kernelreports
 from jupyter_gpuprof.session.sweeps import guard as guards
 from jupyter_gpuprof.session.sweeps.terms import expiry_unix_s
+from jupyter_gpuprof.store.database import MIGRATIONS
+from jupyter_gpuprof.store.kernelreports import KernelReports
+from jupyter_gpuprof.store.ledger import LedgerWriter
 from jupyter_gpuprof.store.sweeps import SweepFile
+from tests.session.test_monitor import World
 from tests.sweeps.made import BEGAN, Bench
 
 
@@ -274,8 +280,8 @@ def test_the_ledger_is_told_study_and_trial(monkeypatch: pytest.MonkeyPatch):
     assert kernelreports._sweep == ("", "")
 
 
-def test_study_and_trial_reach_the_server_and_its_ledger_rows(tmp_path: Path):
-    """What a kernel says, through the file of an older version, to the rows of device seconds."""
+def test_study_and_trial_reach_the_server(tmp_path: Path):
+    """What a kernel says, through the file of an older version."""
     path = tmp_path / "old.db"
     with sqlite3.connect(path) as old:
         for number, script in enumerate(MIGRATIONS[:5], start=1):
@@ -289,11 +295,19 @@ def test_study_and_trial_reach_the_server_and_its_ledger_rows(tmp_path: Path):
     ((read,), _) = file.read()
     file.close()
     assert (read.study, read.trial) == ("widths", "7")
-    holder = Holder("k", "a.ipynb", "0", (100,), 2, kernel=report.id, kernel_alive=True)
-    seen = Samples("ann")._holdings(
-        DeviceReading("0", 0, processes=()), Attribution((holder,), ()), None, {"k": "training"}, {report.id: read}
-    )
-    assert [(h.study, h.trial) for h in seen] == [("widths", "7")]
+
+
+def test_ledger_rows_carry_study_and_trial(tmp_path: Path):
+    world = World(writer=LedgerWriter(tmp_path / "ledger.db"))
+    kernel = world.kernel("k", 100)
+    report = KernelReport(kernel, "0", None, 1, 2, True, 0.0, study="widths", trial="7")
+    world.file.write(kernel, [report], None, world.wall.ns * 1e-9)
+    world.run(5)
+    with sqlite3.connect(tmp_path / "ledger.db") as file:
+        rows = file.execute("SELECT DISTINCT study, trial FROM device_seconds").fetchall()
+    file.close()
+    world.monitor.close()
+    assert rows == [("widths", "7")]
 
 
 def test_a_running_trial_of_the_study_is_in_its_sweep():

@@ -57,13 +57,15 @@ def cached(
         CacheRefused: the results cannot be kept; the message names the call.
         UsageError: it is neither a data set nor a function.
     """
-    root = Path(folder).absolute() if folder is not None else cache_folder()
+    own = Path(folder).absolute() if folder is not None else None
     if isinstance(source, (CachedData, CachedFunction)):
         return source
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return CachedData(source, root, split=split, deterministic=deterministic, by_content=by_content)
+        return CachedData(
+            source, own or cache_folder(), split=split, deterministic=deterministic, by_content=by_content
+        )
     if callable(source) and not isinstance(source, type) and not hasattr(source, "__iter__"):
-        return CachedFunction(source, root, deterministic=deterministic, by_content=by_content)
+        return CachedFunction(source, own, deterministic=deterministic, by_content=by_content)
     raise UsageError(
         f"A {type(source).__qualname__} cannot be cached: its items have no numbers to keep them by.",
         "Cache a data set with len() and numbered items, or a function.",
@@ -256,7 +258,7 @@ class CachedFunction:
     """A function whose results are computed once for the same arguments; see `cached`."""
 
     def __init__(
-        self, function: Callable[..., Any], root: Path, *, deterministic: bool, by_content: bool
+        self, function: Callable[..., Any], root: Path | None, *, deterministic: bool, by_content: bool
     ) -> None:
         functools.update_wrapper(self, function)
         self._function, self._root = function, root
@@ -303,7 +305,7 @@ class CachedFunction:
             plan = plan_of(self._function, name_of(self._function), by_content=self._by_content)
             if not self._deterministic:
                 plan.refuse_hazards()
-            self._kept = _Kept(self._root, plan, 0.0)
+            self._kept = _Kept(self._root or cache_folder(), plan, 0.0)
         return self._kept
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
@@ -323,7 +325,7 @@ class CachedFunction:
 
 
 def _rebuilt(
-    function: Callable[..., Any], root: Path, deterministic: bool, by_content: bool
+    function: Callable[..., Any], root: Path | None, deterministic: bool, by_content: bool
 ) -> CachedFunction:
     return CachedFunction(function, root, deterministic=deterministic, by_content=by_content)
 

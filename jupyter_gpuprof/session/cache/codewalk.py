@@ -125,7 +125,7 @@ class CodeWalk:
         return owner is not None and read.root == "local" and (read.name,) == code.co_varnames[:1]
 
     def _read(self, read: Read, function: types.FunctionType, owner: Any, path: str) -> None:
-        place = f"{os.path.basename(function.__code__.co_filename)}:{read.line}"
+        place = _place(function, read.line)
         attributes = read.attributes
         if self._is_self(read, function, owner):
             if attributes:
@@ -325,6 +325,13 @@ class CodeWalk:
 
 
 _NOTHING = object()
+
+
+def _place(function: types.FunctionType, line: int) -> str:
+    """File and line; of a notebook's cell, whose file nobody knows, the function and its line there."""
+    file = os.path.basename(function.__code__.co_filename)
+    in_cell = file.startswith("<") or file.partition(".")[0].isdecimal()
+    return f"{function.__qualname__}, line {line}" if in_cell else f"{file}:{line}"
 
 
 def _attribute(thing: Any, name: str) -> Any:

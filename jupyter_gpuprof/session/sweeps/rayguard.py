@@ -56,6 +56,8 @@ class RayGuard(Stopper, Callback):
         if live is None or live.ended:
             return trial_id in self._refused
         step = int(result.get("training_iteration", 0))
+        if step == live.step:  # Tune repeats the last result at the end
+            return bool(live.why)
         return bool(self._guard.report(live, step, number_of(result.get(self._metric))))
 
     def stop_all(self) -> bool:
