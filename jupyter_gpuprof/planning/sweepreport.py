@@ -93,7 +93,7 @@ def _sentence(spent_s: float, losing: Number, judged_s: float) -> str:
     if isinstance(losing, Missing):
         unknown = f"how much of that on losing trials is not known: {losing.reason}"
         return f"{hours(spent_s)} GPU-hours were spent; {unknown}."
-    share = f", {losing / spent_s:.0%}," if spent_s else ""
+    share = f", {100 * losing / spent_s:.0f} %," if spent_s else ""
     words = (
         f"{hours(spent_s)} GPU-hours were spent, {hours(losing)} of them{share} on trials that were losing"
     )
@@ -104,7 +104,7 @@ def _reasons(
     sweep: Sweep, found: Sequence[TrialLoss], saved: Number, best: Number, cap: CapReplay | Missing
 ) -> list[str]:
     reasons = []
-    losers = [loss for loss in found if not isinstance(loss.losing_from, Missing)]
+    losers = [loss for loss in found if loss.saved_s > 0]
     if losers and not isinstance(saved, Missing):
         words = f"Stopping each trial at its first losing report would have saved {hours(saved)} GPU-hours"
         first = next((loss for loss in losers if loss.number == best), None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+from jupyter_gpuprof.probes import trainedstate
 from jupyter_gpuprof.records.reading import Missing
 
 #: Waits until a save that goes on in the background has written everything.
@@ -53,23 +54,31 @@ def why_not_asynchronous() -> str:
         return "this torch comes without torch.distributed"
 
 
-def save_asynchronously(state: Mapping[str, Any], path: Path) -> Wait:
-    """``torch.distributed.checkpoint.async_save``: back as soon as the state is copied."""
-    import torch.distributed as dist
+def save_asynchronously(state: Mapping[str, Any], path: Path, group: Any = None) -> Wait:
+    """``torch.distributed.checkpoint.async_save``: back as soon as the state is copied.
+
+    Args:
+        state: this rank's.
+        path: the same on all ranks.
+        group: of all ranks, by way of the host; None for a process that saves alone.
+    """
     import torch.distributed.checkpoint as dcp
 
-    alone = not dist.is_initialized()
-    pending: Any = dcp.async_save(dict(state), storage_writer=dcp.FileSystemWriter(path), no_dist=alone)
+    pending: Any = dcp.async_save(
+        dict(state),
+        storage_writer=dcp.FileSystemWriter(path),
+        process_group=group,
+        no_dist=group is None,
+    )
     return getattr(pending, "upload_completion", pending).result  # type: ignore[no-any-return]
 
 
-def load_distributed(state: Mapping[str, Any], path: Path) -> None:
-    """``torch.distributed.checkpoint.load`` into tensors of the host that are like those of the state."""
-    import torch.distributed as dist
+def load_distributed(state: Mapping[str, Any], path: Path, group: Any = None) -> None:
+    """``torch.distributed.checkpoint.load`` into tensors like those of the state: of the host, or shards."""
     import torch.distributed.checkpoint as dcp
 
     reader = dcp.FileSystemReader(path)
-    dcp.load(_like(dict(state)), storage_reader=reader, no_dist=not dist.is_initialized())
+    dcp.load(_like(dict(state)), storage_reader=reader, process_group=group, no_dist=group is None)
 
 
 def waiting_for(answer: object) -> Wait | None:
@@ -150,6 +159,8 @@ def _sync_folder(folder: Path) -> None:
 
 def _like(state: Any) -> Any:
     torch = sys.modules["torch"]
+    if trainedstate.is_shard(state):
+        return torch.empty_like(state)  # it stays on the devices of its mesh
     if isinstance(state, torch.Tensor):
         return torch.empty_like(state, device="cpu")
     if isinstance(state, dict):

@@ -24,15 +24,17 @@ class Ranks:
         dist = torch.distributed if torch is not None and torch.distributed.is_available() else None
         self.rank, self.world = 0, 1
         self._asked: tuple[Any, Any] | None = None
+        #: Of all ranks, by way of the host; None where this process is alone.
+        self.group: Any = None
         if dist is None or not dist.is_initialized():
             if launched_ranks() > 1:
                 raise UsageError(
                     f"{launched_ranks()} ranks were launched, and they cannot agree on a step yet.",
-                    "Make the Checkpointer after torch.distributed.init_process_group().",
+                    "Call torch.distributed.init_process_group() before.",
                 )
             return
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._group = dist.new_group(backend="gloo") if self.world > 1 else None
+        self.group = dist.new_group(backend="gloo") if self.world > 1 else None
 
     def highest(self, flag: int) -> int:
         """The highest flag of all ranks at the step before; that of this step is on its way.
@@ -47,9 +49,20 @@ class Ranks:
 
         before = self._wait()
         value = torch.tensor([flag], dtype=torch.int32)
-        work = dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        work = dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group, async_op=True)
         self._asked = work, value
         return before
+
+    def slowest(self, seconds: float) -> float:
+        """The most of all ranks; none goes on before all have come here."""
+        if self.world == 1:
+            return seconds
+        import torch
+        import torch.distributed as dist
+
+        value = torch.tensor([seconds], dtype=torch.float64)
+        dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group)
+        return float(value)
 
     def forget(self) -> None:
         """Let no flag be on its way; called by all ranks at the same step."""
@@ -63,7 +76,7 @@ class Ranks:
 
         self._wait()
         box = [value]
-        dist.broadcast_object_list(box, src=0, group=self._group)
+        dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
 
     def close(self) -> None:

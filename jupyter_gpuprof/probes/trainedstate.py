@@ -13,6 +13,8 @@ from jupyter_gpuprof.probes.reachable import Walk
 from jupyter_gpuprof.records.spot import StatePart
 
 RANDOM = "random states"
+#: torch's classes of tensors in parts.
+_SHARDS = ("DTensor", "ShardedTensor")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,18 @@ def parts_of(found: list[Stateful], state: Mapping[str, Any]) -> tuple[StatePart
     return tuple(
         StatePart(name, kinds.get(name, RANDOM), sum(_new_bytes(part, seen))) for name, part in state.items()
     )
+
+
+def is_shard(value: Any) -> bool:
+    """Whether it is a tensor of which each rank holds a part."""
+    return isinstance(value, sys.modules["torch"].Tensor) and type(value).__name__ in _SHARDS
+
+
+def is_sharded(state: Any) -> bool:
+    """Whether a state holds such tensors."""
+    if isinstance(state, Mapping):
+        return any(map(is_sharded, state.values()))
+    return any(map(is_sharded, state)) if isinstance(state, (list, tuple)) else is_shard(state)
 
 
 def parameter_bytes(found: list[Stateful]) -> int:

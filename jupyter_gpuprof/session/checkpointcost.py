@@ -14,6 +14,7 @@ from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import OptionError, UsageError
 from jupyter_gpuprof.probes import checkpointfiles as files
 from jupyter_gpuprof.probes import machine, trainedstate
+from jupyter_gpuprof.probes.rankagreement import Ranks
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.spot import CheckpointCost, SaveTimes
@@ -49,6 +50,8 @@ def measure_checkpoint(
 ) -> CheckpointCost:
     """Save and load what the cell trains, several times in each way, and take all of it away again.
 
+    In a job of several ranks all of them call it, and rank 0 keeps the record.
+
     Args:
         cell: the last profiled cell, whose variables are looked at; all variables without one.
         run: the run it gave.
@@ -78,9 +81,10 @@ def measure_checkpoint(
     parts = trainedstate.parts_of(found, state) if found else ()
     notes += _notes_on(found, folder)
     started_at, started_s = clock.utc_now(), clock.now_s()
-    ways = _ways(found, own, notes)
+    ranks = Ranks()
+    ways = _ways(found, own, notes, ranks, sharded=trainedstate.is_sharded(state))
     timed: list[SaveTimes] = []
-    with temporary_in(folder) as place, files.without_remarks():
+    with temporary_in(folder, ranks) as place, files.without_remarks():
         _check_room(folder, sum(part.state_bytes for part in parts))
         for number, way in enumerate(ways):
 
@@ -90,7 +94,7 @@ def measure_checkpoint(
                     progress(RerunProgress(f"saving: {way.how}", done, clock.now_s() - started_s))
 
             try:
-                timed.append(time_saves(way, place, repeats, on_repeat))
+                timed.append(time_saves(way, place, repeats, on_repeat, ranks))
             except Exception as error:
                 if number == 0:
                     raise _refusal(error, way, state, folder) from error
@@ -110,7 +114,8 @@ def measure_checkpoint(
         sentence=_sentence(timed[0], parameters),
         notes=tuple(notes),
     )
-    save_curve(cost)
+    if not ranks.rank:
+        save_curve(cost)
     return cost
 
 
@@ -166,16 +171,22 @@ def _codes(value: object) -> list[CodeType]:
     return [value.__code__] if isinstance(value, FunctionType) else []
 
 
-def _ways(found: Sequence[trainedstate.Stateful], own: Way | None, notes: list[str]) -> list[Way]:
+def _ways(
+    found: Sequence[trainedstate.Stateful], own: Way | None, notes: list[str], ranks: Ranks, *, sharded: bool
+) -> list[Way]:
     """The ways of saving, the one to go by first. Each save asks for the state anew, as a loop would."""
     ways = [own] if own is not None else []
     if not found:
         return ways
     objects = list(found)
-    if own is None:
+    if sharded:
+        notes.append("Each rank holds a part of the state: torch.distributed.checkpoint saves that.")
+    elif own is None:
 
         def plain(path: Path) -> None:
-            files.save_plain(trainedstate.state_of(objects), path)
+            state = trainedstate.state_of(objects)  # all ranks may have to give their part of it
+            if not ranks.rank:
+                files.save_plain(state, path)
 
         def read(path: Path) -> None:
             if not files.load_plain(path) and _CODE not in notes:
@@ -184,14 +195,16 @@ def _ways(found: Sequence[trainedstate.Stateful], own: Way | None, notes: list[s
         ways.append(Way("torch.save", plain, read))
     why = files.why_not_asynchronous()
     if why:
+        if not ways:
+            raise UsageError(f"A state of which each rank holds a part cannot be saved: {why}.")
         notes.append(f"No save in the background was timed: {why}.")
         return ways
 
     def background(path: Path) -> files.Wait:
-        return files.save_asynchronously(trainedstate.state_of(objects), path)
+        return files.save_asynchronously(trainedstate.state_of(objects), path, ranks.group)
 
     def read_shards(path: Path) -> None:
-        files.load_distributed(trainedstate.state_of(objects), path)
+        files.load_distributed(trainedstate.state_of(objects), path, ranks.group)
 
     ways.append(Way("asynchronous", background, read_shards))
     return ways

@@ -12,7 +12,7 @@ export interface INoticePlan {
 /** Whether something is about to be taken from a holder, or it was just warned. */
 export function pressing(holder: IHolder, warn_before_s: number): boolean {
   const { next_action, due_in_s, acting, action, dry_run } = holder.reaper;
-  if (!holder.holds || dry_run) {
+  if (!holder.holds || dry_run || (holder.keep?.until_in_s ?? 0) > 0) {
     return false;
   }
   const due = known(due_in_s);

@@ -58,10 +58,11 @@ test('one notice per kernel: shown, then updated, then taken away', () => {
   assert.deepEqual(planNotices([holders[0]], new Set([id]), warn_before_s).dismiss, [id]);
 });
 
-test('nobody is told of what a dry run would do, or of what is far off', () => {
+test('nobody is told of what a dry run would do, of what is far off, or while it is kept', () => {
   const holder = golden('holders').holders[1];
   assert.ok(pressing(holder, 300));
   assert.ok(!pressing(holder, 200));
   assert.ok(!pressing({ ...holder, reaper: { ...holder.reaper, dry_run: true } }, 300));
   assert.ok(!pressing({ ...holder, holds: false }, 300));
+  assert.ok(!pressing({ ...holder, keep: { until_in_s: 60, why: '' } }, 300));
 });

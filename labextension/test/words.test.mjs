@@ -61,6 +61,23 @@ test('every state and action of the protocol has words', () => {
   assert.ok(words.takes('free') && !words.takes('warn') && !words.takes('none'));
 });
 
+test('a notice changes once a minute', () => {
+  const holder = golden('holders').holders[1];
+  const said = due_in_s => words.noticeWords({ ...holder, reaper: { ...holder.reaper, due_in_s } }, trans);
+  assert.equal(said(245), 'explore.ipynb is idle and holds a device: in less than 5 min its unused memory is freed.');
+  assert.equal(said(241), said(300));
+  assert.equal(said(5), 'explore.ipynb is idle and holds a device: in less than a minute its unused memory is freed.');
+  assert.equal(said({ missing: 'nothing is due' }), 'explore.ipynb is idle and holds a device.');
+});
+
+test('what was done, and where hours are lost', () => {
+  assert.equal(words.doneWords('shutdown', 'not released', trans), 'shut down · device not free');
+  assert.equal(words.doneWords('new', 'newer', trans), 'new · newer');
+  for (const { place } of golden('ledger').losses) {
+    assert.match(words.placeWords(place, trans), /^[A-Z]/);
+  }
+});
+
 test('names of holders', () => {
   assert.equal(words.holderName({ path: 'a/b.ipynb' }, trans), 'b.ipynb');
   assert.equal(words.holderName({ path: '', kernel_id: '0123456789' }, trans), 'kernel 01234567');

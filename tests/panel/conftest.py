@@ -162,3 +162,9 @@ def show_panel(page: Any, server: Server, path: str = "work/explore.ipynb") -> A
         page.click(TAB)
     page.wait_for_selector(f"{PANEL} .jp-gpupanel-device")
     return page.locator(PANEL)
+
+
+def search_palette(page: Any, words: str) -> None:
+    """Open the palette of commands and look for some."""
+    page.keyboard.press("Control+Shift+C")
+    page.locator(".lm-CommandPalette-input:visible").fill(words)

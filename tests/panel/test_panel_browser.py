@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.panel.conftest import PANEL, ROOT, TAB, keep_picture, lab_config, show_panel, write_notebook
+from tests.panel.conftest import (
+    PANEL,
+    ROOT,
+    TAB,
+    keep_picture,
+    lab_config,
+    search_palette,
+    show_panel,
+    write_notebook,
+)
 from tests.panel.golden import KERNELS
 from tests.server.realserver import Server, serving
 
@@ -114,8 +123,8 @@ def test_the_running_list_the_palette_and_links(lab: Server, log_in: LogIn) -> N
         page.click('[data-id="jp-running-sessions"]')
         page.get_by_text("GPU holders").first.wait_for()
         assert page.locator(".jp-RunningSessions-item", has_text="train-resnet.ipynb").count() >= 1
-        page.keyboard.press("Control+Shift+C")
-        page.keyboard.type("GPU profiler")
+        page.get_by_text("| Idle").wait_for()  # the notebook takes the focus when its kernel is there
+        search_palette(page, "GPU profiler")
         for label in (
             "Show the GPU Profiler",
             "Ask for Devices",

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.fakenvml import GIB, FakeNvml, Gpu, why_not
-from tests.panel.conftest import HAS_NOTEBOOK, PANEL, lab_config, need_panel, show_panel
+from tests.panel.conftest import HAS_NOTEBOOK, PANEL, lab_config, need_panel, search_palette, show_panel
 from tests.server.realserver import Server, eventually, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
@@ -140,8 +140,7 @@ def test_the_magic_and_the_panel_in_notebook_7(machine: Machine, log_in: LogIn) 
             cells.nth(n).locator(".cm-content").click()
             page.keyboard.press("Shift+Enter")
         cells.nth(1).locator(".jp-OutputArea-output .jp-gpuprof-report").wait_for(timeout=60_000)
-        page.keyboard.press("Control+Shift+C")
-        page.keyboard.type("Show the GPU Profiler")
+        search_palette(page, "Show the GPU Profiler")
         page.keyboard.press("Enter")
         panel = page.locator(PANEL)
         panel.locator(".jp-gpupanel-card", has_text="input-bound").wait_for()

@@ -37,7 +37,7 @@ def test_the_text_says_what_was_spent_and_lost(width: int):
     text = sweep_text(report_of(cap_hours=100 / 3600), width)
     assert max(map(len, text.splitlines())) <= max(width, 48)
     flat = " ".join(text.split())
-    assert "0.0583 GPU-hours were spent, 0.00556 of them, 10%," in flat
+    assert "0.0583 GPU-hours were spent, 0.00556 of them, 10 %," in flat
     assert "A cap of 0.0278 GPU-hours would have saved 0.0306 GPU-hours: 3 trials finished" in flat
     assert "0.06 GPU-hours, until" in flat
     assert "7 trials: 6 completed, 1 stopped" in flat
