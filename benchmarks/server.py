@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from jupyter_gpuprof.probes.nvml import NvmlReader
 from jupyter_gpuprof.probes.processes import ProcessTable
 from jupyter_gpuprof.records.sighting import SeenKernel
-from jupyter_gpuprof.session.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
 from jupyter_gpuprof.store.ledger import LedgerWriter
 from tests.fakenvml import GIB, FakeNvml, Gpu
 from tests.session.test_monitor import World

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.session.block import profile
     from jupyter_gpuprof.session.cache.cached import cached
     from jupyter_gpuprof.session.checkpointer import Checkpointer
-    from jupyter_gpuprof.session.keep import keep
-    from jupyter_gpuprof.session.releasehooks import on_release
+    from jupyter_gpuprof.session.devices.keep import keep
+    from jupyter_gpuprof.session.devices.releasehooks import on_release
     from jupyter_gpuprof.session.sweeps.budget import SweepBudget
     from jupyter_gpuprof.store.runs import load_run
     from jupyter_gpuprof.views.text import run_text as report
@@ -46,9 +46,9 @@ _HOMES = {
     "Run": ("jupyter_gpuprof.records.run", "Run"),
     "SweepBudget": ("jupyter_gpuprof.session.sweeps.budget", "SweepBudget"),
     "cached": ("jupyter_gpuprof.session.cache.cached", "cached"),
-    "keep": ("jupyter_gpuprof.session.keep", "keep"),
+    "keep": ("jupyter_gpuprof.session.devices.keep", "keep"),
     "load_run": ("jupyter_gpuprof.store.runs", "load_run"),
-    "on_release": ("jupyter_gpuprof.session.releasehooks", "on_release"),
+    "on_release": ("jupyter_gpuprof.session.devices.releasehooks", "on_release"),
     "profile": ("jupyter_gpuprof.session.block", "profile"),
     "report": ("jupyter_gpuprof.views.text", "run_text"),
     "watch": ("jupyter_gpuprof.probes.watch", "watch"),

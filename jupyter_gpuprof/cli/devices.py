@@ -162,8 +162,8 @@ def _reaper(args: argparse.Namespace) -> int:
 
 def _ledger(args: argparse.Namespace) -> int:
     from jupyter_gpuprof.cli.servers import configured_price
-    from jupyter_gpuprof.session.keep import parse_span
-    from jupyter_gpuprof.session.ledger import ledger_report
+    from jupyter_gpuprof.session.devices.keep import parse_span
+    from jupyter_gpuprof.session.devices.ledger import ledger_report
     from jupyter_gpuprof.views.ledger_text import ledger_csv, ledger_json, ledger_text
 
     since_s = None if args.since is None else parse_span(args.since)
@@ -196,7 +196,7 @@ def _write_page(path: Path, report: Any) -> None:
 
 def _sightings() -> Iterator[Any]:
     """Looks of our own, the first one after counters have had their time."""
-    from jupyter_gpuprof.session.localsight import LocalLook
+    from jupyter_gpuprof.session.devices.localsight import LocalLook
 
     look = LocalLook()
     try:

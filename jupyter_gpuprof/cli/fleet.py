@@ -83,9 +83,9 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from jupyter_gpuprof.session.fleet import report_fleet, reservations
-    from jupyter_gpuprof.session.fleetobserved import observed
-    from jupyter_gpuprof.session.fleetpolicy import load_policy
+    from jupyter_gpuprof.session.fleet.comparison import report_fleet, reservations
+    from jupyter_gpuprof.session.fleet.observed import observed
+    from jupyter_gpuprof.session.fleet.policy import load_policy
     from jupyter_gpuprof.views.fleet_figure import fleet_page
     from jupyter_gpuprof.views.fleet_html import fleet_html
     from jupyter_gpuprof.views.fleet_text import fleet_text
@@ -110,8 +110,8 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from jupyter_gpuprof.session.fleet import compare_policies, priced, try_sizes
-    from jupyter_gpuprof.session.fleetpolicy import load_policy
+    from jupyter_gpuprof.session.fleet.comparison import compare_policies, priced, try_sizes
+    from jupyter_gpuprof.session.fleet.policy import load_policy
     from jupyter_gpuprof.views.fleet_figure import what_if_page
     from jupyter_gpuprof.views.fleet_html import replay_html
     from jupyter_gpuprof.views.fleet_text import replay_text
@@ -145,9 +145,9 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _emit(args: argparse.Namespace) -> int:
-    from jupyter_gpuprof.session.fleetemit import emit_policy
-    from jupyter_gpuprof.session.fleetpolicy import load_policy
-    from jupyter_gpuprof.session.keep import parse_span
+    from jupyter_gpuprof.session.devices.keep import parse_span
+    from jupyter_gpuprof.session.fleet.emit import emit_policy
+    from jupyter_gpuprof.session.fleet.policy import load_policy
     from jupyter_gpuprof.views.fleet_words import bound_words
     from jupyter_gpuprof.views.format import clean
 
@@ -183,7 +183,7 @@ def _write_files(folder: Path, emission: Emission) -> None:
 
 
 def _records(args: argparse.Namespace) -> JobRecords:
-    from jupyter_gpuprof.session.fleet import parse_pairs, read_fleet
+    from jupyter_gpuprof.session.fleet.comparison import parse_pairs, read_fleet
 
     columns = [name.strip() for name in args.columns.split(",") if name.strip()]
     mapping = parse_pairs(args.map, "mapping")

@@ -50,10 +50,10 @@ def add_scale(commands: Any) -> None:
 
 
 def _scale(args: argparse.Namespace) -> int:
-    from jupyter_gpuprof.session.backends import backend_of, kubernetes_manifests
-    from jupyter_gpuprof.session.cell import Cell
-    from jupyter_gpuprof.session.scale import Scale
-    from jupyter_gpuprof.session.scaleoptions import parse_counts, scale_options
+    from jupyter_gpuprof.session.reruns.backends import backend_of, kubernetes_manifests
+    from jupyter_gpuprof.session.reruns.cell import Cell
+    from jupyter_gpuprof.session.reruns.scale import Scale
+    from jupyter_gpuprof.session.reruns.scaleoptions import parse_counts, scale_options
     from jupyter_gpuprof.views.scaling_html import scaling_page
     from jupyter_gpuprof.views.scaling_text import scaling_text
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.records.codec import encode
-from jupyter_gpuprof.session.kernelreports import report_now
-from jupyter_gpuprof.session.release import offload_device, release_device
-from jupyter_gpuprof.session.releasehooks import call_release_hooks
+from jupyter_gpuprof.session.devices.kernelreports import report_now
+from jupyter_gpuprof.session.devices.release import offload_device, release_device
+from jupyter_gpuprof.session.devices.releasehooks import call_release_hooks
 
 #: To end a process that was suspended and came back has hung machines.
 _SUSPEND_FIRST = (
@@ -35,7 +35,7 @@ def asked(action: str, until_unix_s: float) -> str:
         return json.dumps({"remarks": ["It was asked too late."]})
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython is not None else None
-    suspension = sys.modules.get("jupyter_gpuprof.session.suspend")
+    suspension = sys.modules.get("jupyter_gpuprof.session.devices.suspend")
     if suspension is not None and suspension.suspended():  # whatever asks the device now waits for ever
         words = "Its device memory is on the host already (suspended, experimental)."
         return json.dumps({"remarks": [words]} if action == "shutdown" else {"refused": words})
@@ -56,7 +56,7 @@ def asked(action: str, until_unix_s: float) -> str:
 
 
 def _suspend(shell: Any) -> str:
-    from jupyter_gpuprof.session.suspend import suspend_device
+    from jupyter_gpuprof.session.devices.suspend import suspend_device
     from jupyter_gpuprof.views.suspend_text import suspend_note
 
     report = suspend_device(shell, told=_back)

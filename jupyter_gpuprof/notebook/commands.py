@@ -144,13 +144,13 @@ def _trace(magics: GpuprofMagics, args: Any) -> Any:
 
 
 def _try(magics: GpuprofMagics, args: Any) -> Any:
-    from jupyter_gpuprof.session.trial import try_change
+    from jupyter_gpuprof.session.reruns.trial import try_change
 
     return _rerun(magics, args, "try", partial(try_change, words=args.settings))
 
 
 def _batch(magics: GpuprofMagics, args: Any) -> Any:
-    from jupyter_gpuprof.session.batch import batch_curve, parse_grow, parse_share
+    from jupyter_gpuprof.session.reruns.batch import batch_curve, parse_grow, parse_share
 
     grow, until_memory = parse_grow(args.grow), parse_share(args.until_memory)
     curve = _rerun(magics, args, "batch", partial(batch_curve, grow=grow, until_memory=until_memory))
@@ -165,7 +165,7 @@ def _batch(magics: GpuprofMagics, args: Any) -> Any:
 
 def _rerun(magics: GpuprofMagics, args: Any, name: str, measure: Callable[..., Any]) -> Any:
     """Rerun the last cell by `measure` with the options that all of these have."""
-    from jupyter_gpuprof.session.trial import LIMIT_S
+    from jupyter_gpuprof.session.reruns.trial import LIMIT_S
 
     cell, run = _last_cell(magics)
     if args.timeout is not None and not args.timeout > 0:
@@ -176,9 +176,9 @@ def _rerun(magics: GpuprofMagics, args: Any, name: str, measure: Callable[..., A
 
 def _scale(magics: GpuprofMagics, args: Any) -> None:
     from jupyter_gpuprof.notebook.scaling_output import ScalingDisplay
-    from jupyter_gpuprof.session.backends import backend_of
-    from jupyter_gpuprof.session.scale import Scale
-    from jupyter_gpuprof.session.scaleoptions import parse_counts, scale_options
+    from jupyter_gpuprof.session.reruns.backends import backend_of
+    from jupyter_gpuprof.session.reruns.scale import Scale
+    from jupyter_gpuprof.session.reruns.scaleoptions import parse_counts, scale_options
 
     options = scale_options(parse_counts(args.counts), args)
     output.check_writable(args)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _keep(magics: GpuprofMagics, args: Any) -> None:
-    from jupyter_gpuprof.session.keep import end_keeps, keep, on_keep, parse_span
+    from jupyter_gpuprof.session.devices.keep import end_keeps, keep, on_keep, parse_span
 
     on_keep(_tell_server)
     if args.span in ("off", "0"):
@@ -24,19 +24,19 @@ def _keep(magics: GpuprofMagics, args: Any) -> None:
 
 
 def _tell_server(kept: Any) -> None:
-    from jupyter_gpuprof.session.kernelreports import report_now
+    from jupyter_gpuprof.session.devices.kernelreports import report_now
 
     report_now()
 
 
 def _release(magics: GpuprofMagics, args: Any) -> None:
-    from jupyter_gpuprof.session.release import offload_device, release_device
+    from jupyter_gpuprof.session.devices.release import offload_device, release_device
     from jupyter_gpuprof.views.release_html import release_html
     from jupyter_gpuprof.views.release_text import release_text
 
     shell = magics.ip
     if args.suspend:
-        from jupyter_gpuprof.session.suspend import suspend_device
+        from jupyter_gpuprof.session.devices.suspend import suspend_device
         from jupyter_gpuprof.views.suspend_html import suspend_html
         from jupyter_gpuprof.views.suspend_text import suspend_text
 
@@ -62,8 +62,8 @@ def _restored(report: Any) -> None:
 
 
 def _reaper(magics: GpuprofMagics, args: Any) -> None:
-    from jupyter_gpuprof.session.keep import parse_span
-    from jupyter_gpuprof.session.kernelreaper import (
+    from jupyter_gpuprof.session.devices.keep import parse_span
+    from jupyter_gpuprof.session.devices.kernelreaper import (
         KernelReaper,
         kernel_policy,
         reaper_status,
@@ -89,8 +89,8 @@ def _reaper(magics: GpuprofMagics, args: Any) -> None:
 
 
 def _ledger(magics: GpuprofMagics, args: Any) -> None:
-    from jupyter_gpuprof.session.keep import parse_span
-    from jupyter_gpuprof.session.ledger import ledger_report
+    from jupyter_gpuprof.session.devices.keep import parse_span
+    from jupyter_gpuprof.session.devices.ledger import ledger_report
     from jupyter_gpuprof.views.ledger_html import ledger_html
     from jupyter_gpuprof.views.ledger_text import ledger_text
 
@@ -105,10 +105,10 @@ def _ledger(magics: GpuprofMagics, args: Any) -> None:
 
 def stand_down(shell: Any) -> None:
     """The extension goes: no reaper stays on, and what was moved to the host comes back."""
-    if "jupyter_gpuprof.session.kernelreaper" in sys.modules:
-        sys.modules["jupyter_gpuprof.session.kernelreaper"].turn_off()
-    if "jupyter_gpuprof.session.release" in sys.modules:
-        sys.modules["jupyter_gpuprof.session.release"].bring_back(shell.user_ns)
+    if "jupyter_gpuprof.session.devices.kernelreaper" in sys.modules:
+        sys.modules["jupyter_gpuprof.session.devices.kernelreaper"].turn_off()
+    if "jupyter_gpuprof.session.devices.release" in sys.modules:
+        sys.modules["jupyter_gpuprof.session.devices.release"].bring_back(shell.user_ns)
 
 
 DEVICE_COMMANDS: dict[str, Command] = {

@@ -24,7 +24,7 @@ from jupyter_gpuprof.notebook.rewrite import CellRewriter, take_first_line
 # functions: %load_ext stays quick.
 if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
-    from jupyter_gpuprof.session.cell import Cell
+    from jupyter_gpuprof.session.reruns.cell import Cell
 
 HELP = """\
 %%gpuprof [options]        profile this cell, unchanged
@@ -171,14 +171,14 @@ class GpuprofMagics(Magics):
     def after_cell(self, result: Any) -> None:
         """IPython ran a cell: a server that started this kernel may want to know what it holds."""
         if "JPY_PARENT_PID" in os.environ and "torch" in sys.modules:
-            from jupyter_gpuprof.session.kernelreports import report_now
+            from jupyter_gpuprof.session.devices.kernelreports import report_now
 
             report_now()
 
     def _remember(self, run: Run) -> None:
         """What was profiled, for whoever wants to rerun it."""
         from jupyter_gpuprof.records.reading import Missing
-        from jupyter_gpuprof.session.cell import Cell
+        from jupyter_gpuprof.session.reruns.cell import Cell
 
         mean = None if isinstance(run.steps.mean_s, Missing) else float(run.steps.mean_s)
         self.last_cell = (Cell(self._raw, run.run_id, run.name, mean), run)

@@ -15,7 +15,7 @@ from jupyter_gpuprof.errors import GpuprofError, OptionError
 if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.profile import Progress
-    from jupyter_gpuprof.session.trial import RerunProgress
+    from jupyter_gpuprof.session.reruns.trial import RerunProgress
 
 
 #: Records that are shown as their reports: their module, the modules of their painters, and what these are

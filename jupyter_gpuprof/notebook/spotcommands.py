@@ -28,7 +28,7 @@ def _checkpoint(magics: GpuprofMagics, args: Any) -> Any:
 
 def _audit(magics: GpuprofMagics, args: Any) -> Any:
     from jupyter_gpuprof.session.audit.audit import audit_cell
-    from jupyter_gpuprof.session.trial import LIMIT_S
+    from jupyter_gpuprof.session.reruns.trial import LIMIT_S
 
     if magics.last_cell is None:
         raise NoCellError("No cell was profiled in this kernel yet.")

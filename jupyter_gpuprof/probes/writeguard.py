@@ -72,6 +72,8 @@ class WriteGuard:
             return
         if any(folder == place or folder in place.parents for folder in self._free):
             return
-        error = WritesFiles(f"A rerun of the cell would write {place}, where the cell wrote (--allow-writes lets it).")
+        error = WritesFiles(
+            f"A rerun of the cell would write {place}, where the cell wrote (--allow-writes lets it)."
+        )
         self.refused = self.refused or str(error)
         raise error

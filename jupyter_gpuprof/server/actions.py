@@ -20,8 +20,8 @@ from jupyter_gpuprof.records.sighting import KernelSight, OrphanSight, Sighting
 from jupyter_gpuprof.server.feed import KernelFeed, NoAnswer
 from jupyter_gpuprof.server.journal import InThread, Journal
 from jupyter_gpuprof.server.kernels import Kernels
-from jupyter_gpuprof.session.ending import Endings, end_recorded
-from jupyter_gpuprof.session.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.ending import Endings, end_recorded
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
 
 REAPER = "reaper"
 #: How long a kernel may take to free its device, to save state before a shutdown, and to shut down.

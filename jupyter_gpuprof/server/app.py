@@ -13,7 +13,7 @@ from jupyter_gpuprof.records.policy import SERVER_REAPER
 from jupyter_gpuprof.server.config import GpuProf, GpuProfReaper, read_options
 from jupyter_gpuprof.server.routes import register
 from jupyter_gpuprof.server.service import ServerMonitor
-from jupyter_gpuprof.session.servermonitor import server_monitor
+from jupyter_gpuprof.session.devices.servermonitor import server_monitor
 from jupyter_gpuprof.views.policy_text import policy_line
 
 

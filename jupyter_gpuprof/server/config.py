@@ -20,7 +20,7 @@ from traitlets.config import Config, Configurable
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
-from jupyter_gpuprof.session.allocation import allocation_here
+from jupyter_gpuprof.session.devices.allocation import allocation_here
 
 _HINT = "`python -m jupyter_gpuprof.server --help-all` and docs/server.md list the options."
 #: The options of `Policy` that are durations; here they go without the unit in the name.

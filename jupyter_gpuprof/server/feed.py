@@ -18,7 +18,7 @@ from jupyter_client.session import Session
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.records.idleness import Decision
 from jupyter_gpuprof.records.reading import Missing
-from jupyter_gpuprof.session.kerneltracker import KernelTracker
+from jupyter_gpuprof.session.devices.kerneltracker import KernelTracker
 
 #: Probes are repeated after so long, in seconds, while it is not known what the kernel works on.
 PROBE_EVERY_S = 2.0

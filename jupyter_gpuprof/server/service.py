@@ -26,7 +26,7 @@ from jupyter_gpuprof.server.actions import Actions, Result
 from jupyter_gpuprof.server.journal import Journal
 from jupyter_gpuprof.server.kernels import Kernels
 from jupyter_gpuprof.server.protocol import PROTOCOL_VERSION, Json
-from jupyter_gpuprof.session.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
 from jupyter_gpuprof.store.audit import recent_audit
 from jupyter_gpuprof.views.sighting_json import (
     decisions_json,
@@ -176,7 +176,7 @@ class ServerMonitor:
 
     def ledger(self, by: str = "notebook", since_s: float | None = None, price: float | None = None) -> Json:
         """See `protocol.Monitor.ledger`."""
-        from jupyter_gpuprof.session.ledger import (
+        from jupyter_gpuprof.session.devices.ledger import (
             ledger_report,
         )  # here and below: not before the server serves
 

@@ -19,10 +19,10 @@ from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.spot import CheckpointCost, SaveTimes
 from jupyter_gpuprof.records.spotwords import span
-from jupyter_gpuprof.session.cell import Cell, plain_source
-from jupyter_gpuprof.session.culprit import find_culprit, first_line
+from jupyter_gpuprof.session.reruns.cell import Cell, plain_source
+from jupyter_gpuprof.session.reruns.culprit import find_culprit, first_line
+from jupyter_gpuprof.session.reruns.trial import RerunProgress
 from jupyter_gpuprof.session.timedsaves import Way, temporary_in, time_saves
-from jupyter_gpuprof.session.trial import RerunProgress
 from jupyter_gpuprof.store.filesystem import is_local
 from jupyter_gpuprof.store.runs import new_run_id
 from jupyter_gpuprof.store.trials import save_curve

@@ -15,7 +15,7 @@ from jupyter_gpuprof.errors import CheckpointError, GpuprofError, OptionError, U
 from jupyter_gpuprof.probes import machine, resumestate, trainedstate
 from jupyter_gpuprof.probes.loaderposition import LoaderPosition, is_loader
 from jupyter_gpuprof.probes.rankagreement import Ranks
-from jupyter_gpuprof.session.keep import parse_span
+from jupyter_gpuprof.session.devices.keep import parse_span
 from jupyter_gpuprof.session.notices import Notices
 from jupyter_gpuprof.session.resuming import Start, resume_from
 from jupyter_gpuprof.store.checkpointplaces import place_of

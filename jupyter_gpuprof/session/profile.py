@@ -23,11 +23,11 @@ from jupyter_gpuprof.records.ops import OpWindow
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.timing import Part, StepTable
+from jupyter_gpuprof.session.devices.runreports import RunReports
 from jupyter_gpuprof.session.evidence import missing_parts, overhead_of, remarks_on, series_of
 from jupyter_gpuprof.session.facts import gather_facts
 from jupyter_gpuprof.session.opwindow import describe_window
 from jupyter_gpuprof.session.ranks import merge_ranks
-from jupyter_gpuprof.session.runreports import RunReports
 from jupyter_gpuprof.session.sampling import Sampled, Sampling
 from jupyter_gpuprof.session.window import WindowControl
 from jupyter_gpuprof.store.rankfolder import RankReport, collect, forget, leave, rank_folder, rank_of

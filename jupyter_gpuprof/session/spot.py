@@ -24,7 +24,7 @@ from jupyter_gpuprof.records.spot import (
     SpotDecision,
     SpotFigures,
 )
-from jupyter_gpuprof.session.keep import parse_span
+from jupyter_gpuprof.session.devices.keep import parse_span
 from jupyter_gpuprof.store.runs import new_run_id
 from jupyter_gpuprof.store.trials import recent_curves, save_curve
 

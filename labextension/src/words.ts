@@ -38,7 +38,10 @@ export function bytes(reading: Reading | undefined, trans: ITrans): string {
 /** A ratio of 0 to 1 as whole percent. */
 export function percent(reading: Reading | IEstimate | undefined, trans: ITrans): string {
   const value = known(reading);
-  return value === undefined ? trans.__('n/a') : `${Math.round(100 * value)} %`;
+  if (value === undefined) {
+    return trans.__('n/a');
+  }
+  return value > 0 && value < 0.005 ? '<1 %' : `${Math.round(100 * value)} %`;
 }
 
 /** A stretch of time to read at a glance: the largest unit, and the next one where it says something. */

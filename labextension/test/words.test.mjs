@@ -24,6 +24,7 @@ test('a missing number is never 0', () => {
   assert.equal(words.why({ missing: 'not read' }), 'not read');
   assert.equal(words.percent({ missing: 'x' }, trans), 'n/a');
   assert.equal(words.percent(0, trans), '0 %');
+  assert.equal(words.percent(0.004, trans), '<1 %');
 });
 
 test('durations at a glance', () => {

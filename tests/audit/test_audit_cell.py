@@ -11,8 +11,8 @@ import pytest
 
 from jupyter_gpuprof.errors import OptionError, RerunError
 from jupyter_gpuprof.session.audit.audit import audit_cell, audit_of
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.trial import RerunProgress
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.trial import RerunProgress
 from jupyter_gpuprof.store.records import load_record
 from tests.audit.cells import OURS, OWN_SETUP, notebook
 

@@ -11,7 +11,7 @@ from jupyter_gpuprof.records.resumeaudit import Case
 from jupyter_gpuprof.session.audit.plan import Kill, Planned, write_kills
 from jupyter_gpuprof.session.audit.processes import Options, Processes
 from jupyter_gpuprof.session.audit.standin import Folders
-from jupyter_gpuprof.session.cell import Cell
+from jupyter_gpuprof.session.reruns.cell import Cell
 from tests.audit.cells import OWN, OWN_SETUP, notebook
 
 pytestmark = pytest.mark.slow

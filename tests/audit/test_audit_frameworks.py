@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_gpuprof.records.resumeaudit import ResumeAudit
 from jupyter_gpuprof.session.audit.audit import audit_cell
-from jupyter_gpuprof.session.cell import Cell
+from jupyter_gpuprof.session.reruns.cell import Cell
 from tests.audit.cells import notebook
 
 pytestmark = pytest.mark.slow

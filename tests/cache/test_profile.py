@@ -16,7 +16,7 @@ from jupyter_gpuprof.records.derived import Preparation
 from jupyter_gpuprof.records.reading import Estimate, Missing
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.session.cache.preparation import preparation_of
-from jupyter_gpuprof.session.ledger import ledger_report
+from jupyter_gpuprof.session.devices.ledger import ledger_report
 from jupyter_gpuprof.store.runs import save_run
 from tests.analysis.test_remedies_causes import by_id, causes, loader, ms, table, told
 from tests.cache.pipeline import Files, Flip, Scale, ToTensor, write_files

@@ -14,7 +14,7 @@ from jupyter_gpuprof.records.ledger import LedgerRow
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Device
 from jupyter_gpuprof.records.spot import CheckpointCost, SaveTimes
-from jupyter_gpuprof.session.fleetpolicy import load_policy
+from jupyter_gpuprof.session.fleet.policy import load_policy
 from jupyter_gpuprof.store.ledger import LedgerWriter
 from jupyter_gpuprof.store.ledgerjobs import ledger_jobs
 from jupyter_gpuprof.store.trials import save_curve

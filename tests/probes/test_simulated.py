@@ -14,7 +14,7 @@ from jupyter_gpuprof.records.devices import DeviceProcess, ProcessWork
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.processes import ProcessFacts, ProcessId
 from jupyter_gpuprof.records.reading import Missing
-from jupyter_gpuprof.session.servermonitor import server_monitor
+from jupyter_gpuprof.session.devices.servermonitor import server_monitor
 from jupyter_gpuprof.testing import FakeClock
 
 MIB = 2**20

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_gpuprof.records.scaling import Scaling, ScalingPoint
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.launch import Local
-from jupyter_gpuprof.session.scale import OnUpdate, Scale
-from jupyter_gpuprof.session.scaleoptions import ScaleOptions
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.launch import Local
+from jupyter_gpuprof.session.reruns.scale import OnUpdate, Scale
+from jupyter_gpuprof.session.reruns.scaleoptions import ScaleOptions
 
 SETUP = """
 import os, time, torch

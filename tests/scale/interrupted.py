@@ -12,10 +12,10 @@ from typing import Any
 
 from jupyter_gpuprof.probes import jobs
 from jupyter_gpuprof.records.scaling import Scaling, ScalingProgress
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.launch import Local
-from jupyter_gpuprof.session.scale import Scale
-from jupyter_gpuprof.session.scaleoptions import ScaleOptions
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.launch import Local
+from jupyter_gpuprof.session.reruns.scale import Scale
+from jupyter_gpuprof.session.reruns.scaleoptions import ScaleOptions
 from jupyter_gpuprof.store.trials import recent_curves
 from tests.scale.cells import CELL, namespace
 

@@ -11,11 +11,11 @@ import pytest
 
 from jupyter_gpuprof.errors import CannotShip, RerunError, UsageError
 from jupyter_gpuprof.probes import jobs
-from jupyter_gpuprof.session import scale as scaling
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.launch import Local
-from jupyter_gpuprof.session.scale import Scale
-from jupyter_gpuprof.session.scaleoptions import ScaleOptions
+from jupyter_gpuprof.session.reruns import scale as scaling
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.launch import Local
+from jupyter_gpuprof.session.reruns.scale import Scale
+from jupyter_gpuprof.session.reruns.scaleoptions import ScaleOptions
 from tests.scale.cells import CELL, namespace, points
 
 #: A calamity for each number of ranks, after a few steps.

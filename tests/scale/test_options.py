@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from jupyter_gpuprof.errors import OptionError
-from jupyter_gpuprof.session.job import Round
-from jupyter_gpuprof.session.launch import TOLD, _last_words
-from jupyter_gpuprof.session.scaleoptions import LIMIT_S, interleaved, parse_counts, scale_options
-from jupyter_gpuprof.session.tally import judge
+from jupyter_gpuprof.session.reruns.job import Round
+from jupyter_gpuprof.session.reruns.launch import TOLD, _last_words
+from jupyter_gpuprof.session.reruns.scaleoptions import LIMIT_S, interleaved, parse_counts, scale_options
+from jupyter_gpuprof.session.reruns.tally import judge
 
 
 def test_counts_come_smallest_first() -> None:

@@ -65,7 +65,7 @@ def test_an_idle_kernel_is_warned_freed_and_shut_down_with_what_it_started(tmp_p
         client = await live.client(kernel_id)
         await live.run(
             client,
-            "from jupyter_gpuprof.session.releasehooks import on_release\n"
+            "from jupyter_gpuprof.session.devices.releasehooks import on_release\n"
             "import pathlib\n"
             f"on_release(lambda: pathlib.Path({str(tmp_path / 'saved')!r}).touch())",
         )
@@ -134,8 +134,8 @@ def test_a_keep_prevents_and_is_bounded(tmp_path: Path):
         client = await live.client(kernel_id)
         await live.run(
             client,
-            "from jupyter_gpuprof.session.keep import keep\n"
-            "from jupyter_gpuprof.session.kernelreports import report_now\n"
+            "from jupyter_gpuprof.session.devices.keep import keep\n"
+            "from jupyter_gpuprof.session.devices.kernelreports import report_now\n"
             "kept = keep('10m', why='from the kernel'); report_now()",
         )
         holder = await live.until(lambda: live.holder(kernel_id).get("keep") and live.holder(kernel_id))
@@ -354,7 +354,7 @@ def test_a_cell_that_waited_while_a_save_took_long_cancels_the_shutdown(tmp_path
         begun = tmp_path / "begun"
         await live.run(
             client,
-            "from jupyter_gpuprof.session.releasehooks import on_release\nimport pathlib, time\n"
+            "from jupyter_gpuprof.session.devices.releasehooks import on_release\nimport pathlib, time\n"
             f"on_release(lambda: (pathlib.Path({str(begun)!r}).touch(), time.sleep(2)))",
         )
         await live.until(begun.exists)
@@ -374,7 +374,7 @@ def test_a_save_that_fails_stops_the_shutdown_once(tmp_path: Path):
         client = await live.client(kernel_id)
         await live.run(
             client,
-            "from jupyter_gpuprof.session.releasehooks import on_release\non_release(lambda: 1 / 0)",
+            "from jupyter_gpuprof.session.devices.releasehooks import on_release\non_release(lambda: 1 / 0)",
         )
         await live.until(lambda: ("shutdown", "released") in live.actions(kernel_id))
         once = [("warn", "done"), ("free", "done")]

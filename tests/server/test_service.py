@@ -13,7 +13,7 @@ from jupyter_gpuprof.errors import HolderNotFound
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.server import service
 from jupyter_gpuprof.server.service import ServerMonitor
-from jupyter_gpuprof.session.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
 from jupyter_gpuprof.testing import FakeClock, FakeDeviceReader
 
 LOG = logging.getLogger("test")

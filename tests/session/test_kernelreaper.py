@@ -16,8 +16,8 @@ from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.idleness import Work
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.release import ReaperNote
-from jupyter_gpuprof.session import keep, kernelreaper, releasehooks
-from jupyter_gpuprof.session.kernelreaper import KernelReaper, OwnWork, kernel_policy
+from jupyter_gpuprof.session.devices import keep, kernelreaper, releasehooks
+from jupyter_gpuprof.session.devices.kernelreaper import KernelReaper, OwnWork, kernel_policy
 from jupyter_gpuprof.testing import FakeClock
 from jupyter_gpuprof.views.release_text import note_line, reaper_text
 
@@ -309,7 +309,7 @@ def test_a_real_kernel_ends_itself() -> None:
         client.wait_for_ready(timeout=60)
         client.execute(
             "import threading\n"
-            "from jupyter_gpuprof.session.kernelreaper import end_kernel\n"
+            "from jupyter_gpuprof.session.devices.kernelreaper import end_kernel\n"
             "threading.Thread(target=end_kernel, args=[get_ipython()]).start()"
         )
         deadline = time.monotonic() + 30

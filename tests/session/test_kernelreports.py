@@ -9,10 +9,10 @@ import pytest
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.probes.processes import process_id
 from jupyter_gpuprof.records.processes import KernelReport
-from jupyter_gpuprof.session import kernelreports
-from jupyter_gpuprof.session.keep import keep
-from jupyter_gpuprof.session.kernelreports import report_now
-from jupyter_gpuprof.session.reported import Reported
+from jupyter_gpuprof.session.devices import kernelreports
+from jupyter_gpuprof.session.devices.keep import keep
+from jupyter_gpuprof.session.devices.kernelreports import report_now
+from jupyter_gpuprof.session.devices.reported import Reported
 from jupyter_gpuprof.store.kernelreports import KernelReports
 
 

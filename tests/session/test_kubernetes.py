@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from jupyter_gpuprof.errors import OptionError, UsageError
-from jupyter_gpuprof.session.job import Job
-from jupyter_gpuprof.session.kubernetes import KubernetesOptions, manifests
-from jupyter_gpuprof.session.layout import spread
+from jupyter_gpuprof.session.reruns.job import Job
+from jupyter_gpuprof.session.reruns.kubernetes import KubernetesOptions, manifests
+from jupyter_gpuprof.session.reruns.layout import spread
 
 JOB = Job("", "Train me", 20, script=("train.py", "--epochs", "2", "$(DATE)", 'a "quoted" 😀'))
 GPUS = KubernetesOptions("registry.example/train:1", gpus_per_node=4, namespace="team", claim="results")

@@ -15,8 +15,8 @@ from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.processes import KernelReport, KernelTag, ProcessFacts, ProcessId
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sighting import SeenKernel, Sighting
-from jupyter_gpuprof.session.monitor import DeviceMonitor
-from jupyter_gpuprof.session.reported import Reported
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.reported import Reported
 from jupyter_gpuprof.store.database import database_path
 from jupyter_gpuprof.store.kernelreports import KeptKernel, KernelReports
 from jupyter_gpuprof.store.ledger import LedgerWriter

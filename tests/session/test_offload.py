@@ -41,7 +41,7 @@ def journey(names: dict[str, Any]) -> list[Any]:
     """There and back; nothing of what went may be on the device in between."""
     import torch
 
-    from jupyter_gpuprof.session import release
+    from jupyter_gpuprof.session.devices import release
 
     report = release.offload_device(names)
     after = torch.accelerator.memory_allocated()
@@ -175,7 +175,7 @@ def live_graph() -> dict[str, Any]:
         names = {"weight": weight, "x": x, "loss": loss, "spare": spare}
         report = None
         if travel:
-            from jupyter_gpuprof.session import release
+            from jupyter_gpuprof.session.devices import release
 
             report = release.offload_device(names)
             assert spare.device.type == "cpu"
@@ -208,7 +208,7 @@ def test_what_a_live_graph_needs_stays_and_is_named() -> None:
 def stubborn() -> dict[str, Any]:
     """What cannot be moved is left as it is, with its reason."""
     torch = sim()
-    from jupyter_gpuprof.session import release
+    from jupyter_gpuprof.session.devices import release
 
     held = torch.ones(10, device="sim")
     storage = held.untyped_storage()
@@ -250,7 +250,7 @@ def test_what_cannot_be_moved_is_named() -> None:
 def hidden_places() -> list[str]:
     """Attributes, closures, defaults, generators, views without a name of their own: all are found."""
     torch = sim()
-    from jupyter_gpuprof.session import release
+    from jupyter_gpuprof.session.devices import release
 
     class Trainer:
         __slots__ = ("kept",)
@@ -293,7 +293,7 @@ def test_tensors_are_found_wherever_they_hide() -> None:
 def short_of_memory() -> dict[str, Any]:
     torch = sim()
     from jupyter_gpuprof.probes import hostmemory
-    from jupyter_gpuprof.session import release
+    from jupyter_gpuprof.session.devices import release
 
     names = {"a": torch.arange(1 << 18, device="sim"), "b": torch.arange(1 << 18, device="sim") * 2}
     names["view"] = names["a"][5:]
@@ -335,7 +335,7 @@ def interrupted() -> dict[str, Any]:
     """An interrupt after each possible number of storages, in both directions."""
     torch = sim()
     from jupyter_gpuprof.probes import offload
-    from jupyter_gpuprof.session import release
+    from jupyter_gpuprof.session.devices import release
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     look_at = offload._look_at
@@ -396,7 +396,7 @@ def before_the_next_cell() -> dict[str, Any]:
     sim()
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_gpuprof.session import release
+    from jupyter_gpuprof.session.devices import release
     from jupyter_gpuprof.views.release_text import release_text, return_line
 
     shell = InteractiveShell.instance(colors="nocolor")

@@ -15,8 +15,8 @@ from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.probes import owndevice
 from jupyter_gpuprof.probes.reachable import Walk
 from jupyter_gpuprof.records.release import Held, ReleaseReport
-from jupyter_gpuprof.session import keep as keeping
-from jupyter_gpuprof.session import release, releasehooks
+from jupyter_gpuprof.session.devices import keep as keeping
+from jupyter_gpuprof.session.devices import release, releasehooks
 from jupyter_gpuprof.testing import FakeClock
 from jupyter_gpuprof.views.release_html import release_html
 from jupyter_gpuprof.views.release_text import release_text, return_line
@@ -50,7 +50,7 @@ def test_without_an_accelerator_there_is_nothing_to_free() -> None:
 @pytest.mark.slow
 def test_without_torch_too_and_it_is_not_imported_for_it() -> None:
     program = (
-        "import sys; from jupyter_gpuprof.session import release\n"
+        "import sys; from jupyter_gpuprof.session.devices import release\n"
         "print(release.release_device({}, None).remarks[0], release.offload_device({}).complete)\n"
         "assert 'torch' not in sys.modules"
     )

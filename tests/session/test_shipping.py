@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from jupyter_gpuprof.errors import CannotShip
-from jupyter_gpuprof.session.names import needed_names, read_names
-from jupyter_gpuprof.session.shipping import Shipment, ship, unship
+from jupyter_gpuprof.session.reruns.names import needed_names, read_names
+from jupyter_gpuprof.session.reruns.shipping import Shipment, ship, unship
 from tests import simdevice
 
 NOTEBOOK = """
@@ -95,7 +95,7 @@ def elsewhere(cell: str, namespace: dict[str, Any], folder: Path) -> Any:
     ship(cell, namespace, folder / "names.pkl")
     program = (
         "import sys, json, pathlib\n"
-        "from jupyter_gpuprof.session.shipping import unship\n"
+        "from jupyter_gpuprof.session.reruns.shipping import unship\n"
         "names = unship(pathlib.Path(sys.argv[1]))\n"
         "exec(sys.argv[2], names)\n"
         "print(json.dumps(names['result']))\n"

@@ -22,9 +22,9 @@ from jupyter_gpuprof.probes.cudacheckpoint import CudaProcess, DriverRefused
 from jupyter_gpuprof.records.devices import DeviceProcess, DeviceReading, Snapshot
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.suspension import SuspendReport, SuspensionFacts
-from jupyter_gpuprof.session import suspend as kernel_side
-from jupyter_gpuprof.session import suspend_child
-from jupyter_gpuprof.session.suspending import BUSY_S, drive
+from jupyter_gpuprof.session.devices import suspend as kernel_side
+from jupyter_gpuprof.session.devices import suspend_child
+from jupyter_gpuprof.session.devices.suspending import BUSY_S, drive
 from jupyter_gpuprof.testing import FakeClock
 from jupyter_gpuprof.views.suspend_html import suspend_html
 from jupyter_gpuprof.views.suspend_text import suspend_note, suspend_text
@@ -274,7 +274,7 @@ def test_nothing_is_restored_without_room() -> None:
 
 def test_the_real_helper_without_a_driver_lists_everything() -> None:
     asked = json.dumps({"goal": "suspend"} | told())
-    command = [sys.executable, "-m", "jupyter_gpuprof.session.suspend_child"]
+    command = [sys.executable, "-m", "jupyter_gpuprof.session.devices.suspend_child"]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=60)
     answer = json.loads(done.stdout.splitlines()[-1])
     assert suspend_child.BEGUN not in done.stdout.splitlines()

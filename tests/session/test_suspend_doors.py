@@ -12,10 +12,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.notebook.asked import asked
 from jupyter_gpuprof.probes import suspendable
-from jupyter_gpuprof.session import kernelreports
-from jupyter_gpuprof.session import suspend as kernel_side
-from jupyter_gpuprof.session.kernelreaper import KernelReaper, kernel_policy
-from jupyter_gpuprof.session.releasehooks import forget_release, on_release
+from jupyter_gpuprof.session.devices import kernelreports
+from jupyter_gpuprof.session.devices import suspend as kernel_side
+from jupyter_gpuprof.session.devices.kernelreaper import KernelReaper, kernel_policy
+from jupyter_gpuprof.session.devices.releasehooks import forget_release, on_release
 from jupyter_gpuprof.views.release_text import note_line
 from tests.session.test_kernelreaper import World
 from tests.session.test_suspend import Helper

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from jupyter_gpuprof.errors import UsageError
-from jupyter_gpuprof.session.cell import plain_source
-from jupyter_gpuprof.session.writes import FileWrite, file_writes, refuse_writes
+from jupyter_gpuprof.session.reruns.cell import plain_source
+from jupyter_gpuprof.session.reruns.writes import FileWrite, file_writes, refuse_writes
 
 IMPORTS = """
 import io, json, os, pickle, shutil, subprocess, sys

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from jupyter_gpuprof.errors import RerunError
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.job import Job, JobFolder, Round
-from jupyter_gpuprof.session.launch import Status
-from jupyter_gpuprof.session.scale import Scale, ScaleOptions
-from jupyter_gpuprof.session.slurm import Slurm, SlurmOptions
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder, Round
+from jupyter_gpuprof.session.reruns.launch import Status
+from jupyter_gpuprof.session.reruns.scale import Scale, ScaleOptions
+from jupyter_gpuprof.session.reruns.slurm import Slurm, SlurmOptions
 from tests.slurm.cluster import Cluster
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpuprof.errors import OptionError, UsageError
-from jupyter_gpuprof.session import slurm
-from jupyter_gpuprof.session.launch import Status
-from jupyter_gpuprof.session.slurm import Slurm, SlurmOptions
+from jupyter_gpuprof.session.reruns import slurm
+from jupyter_gpuprof.session.reruns.launch import Status
+from jupyter_gpuprof.session.reruns.slurm import Slurm, SlurmOptions
 from jupyter_gpuprof.testing import FakeClock
 
 

@@ -14,7 +14,7 @@ from jupyter_gpuprof import SweepBudget
 from jupyter_gpuprof.errors import OptionError, SweepOver, UsageError
 from jupyter_gpuprof.records.processes import KernelReport, ProcessId
 from jupyter_gpuprof.records.reading import Missing
-from jupyter_gpuprof.session import kernelreports
+from jupyter_gpuprof.session.devices import kernelreports
 from jupyter_gpuprof.session.sweeps import guard as guards
 from jupyter_gpuprof.session.sweeps.terms import expiry_unix_s
 from jupyter_gpuprof.store.database import MIGRATIONS

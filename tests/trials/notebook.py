@@ -10,9 +10,9 @@ import torch
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.trial import Trial
-from jupyter_gpuprof.session.cell import Cell, compile_cell, plain_source, run_cell
 from jupyter_gpuprof.session.profile import Options, Session
-from jupyter_gpuprof.session.trial import try_change
+from jupyter_gpuprof.session.reruns.cell import Cell, compile_cell, plain_source, run_cell
+from jupyter_gpuprof.session.reruns.trial import try_change
 
 #: A small model and a loader of items that sleep.
 SETUP = """

@@ -12,9 +12,9 @@ import pytest
 
 from jupyter_gpuprof.errors import CannotShip, OptionError, RerunError, UsageError, WritesFiles
 from jupyter_gpuprof.probes import jobs
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.rerun import Rerun
-from jupyter_gpuprof.session.trial import RerunProgress
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.rerun import Rerun
+from jupyter_gpuprof.session.reruns.trial import RerunProgress
 from jupyter_gpuprof.store.trials import recent_trials
 from tests.trials.notebook import LOOP, SETUP, Notebook
 

@@ -39,7 +39,7 @@ MIB = 2**20
 
 def curve(grow: tuple[float, ...], capacity: int) -> Any:
     """The curve as plain JSON values, and whether the parameters are as before."""
-    from jupyter_gpuprof.session.batch import batch_curve
+    from jupyter_gpuprof.session.reruns.batch import batch_curve
 
     simdevice.set_capacity(capacity)
     notebook = Notebook(SETUP)

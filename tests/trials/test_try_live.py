@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.records.reading import Missing
-from jupyter_gpuprof.session.trial import RerunProgress
+from jupyter_gpuprof.session.reruns.trial import RerunProgress
 from jupyter_gpuprof.store.trials import recent_trials
 from tests.session.live import steady
 from tests.trials.notebook import SETUP, Notebook

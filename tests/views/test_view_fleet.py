@@ -15,7 +15,7 @@ from jupyter_gpuprof.records.fleetpolicy import FleetPolicy, Team
 from jupyter_gpuprof.records.fleetreplay import WhatIf
 from jupyter_gpuprof.records.fleetreport import FleetReport, Observed
 from jupyter_gpuprof.records.reading import Estimate, Missing
-from jupyter_gpuprof.session.fleet import compare_policies, try_sizes
+from jupyter_gpuprof.session.fleet.comparison import compare_policies, try_sizes
 from jupyter_gpuprof.views.fleet_figure import fleet_page, what_if_page
 from jupyter_gpuprof.views.fleet_html import fleet_html, replay_html
 from jupyter_gpuprof.views.fleet_text import fleet_text, replay_text

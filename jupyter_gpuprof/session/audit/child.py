@@ -15,10 +15,10 @@ from jupyter_gpuprof.records.resumeaudit import SeenStep
 from jupyter_gpuprof.records.settings import parse_settings
 from jupyter_gpuprof.session import checkpointer
 from jupyter_gpuprof.session.audit.task import Lines, Task, Write, read_task
-from jupyter_gpuprof.session.cell import compile_cell, give_shell, needs_shell, run_cell
-from jupyter_gpuprof.session.job import Job, JobFolder
-from jupyter_gpuprof.session.rerun_child import first_line, prepare
-from jupyter_gpuprof.session.shipping import unship
+from jupyter_gpuprof.session.reruns.cell import compile_cell, give_shell, needs_shell, run_cell
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder
+from jupyter_gpuprof.session.reruns.rerun_child import first_line, prepare
+from jupyter_gpuprof.session.reruns.shipping import unship
 
 #: A process that was told to end has so many steps to do so.
 GRACE_STEPS = 2

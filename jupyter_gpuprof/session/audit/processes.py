@@ -21,11 +21,11 @@ from jupyter_gpuprof.records.resumeaudit import Case
 from jupyter_gpuprof.session.audit.plan import Kill, Planned
 from jupyter_gpuprof.session.audit.standin import Folders, stand_in
 from jupyter_gpuprof.session.audit.task import Left, Task, Write, read_lines, write_task
-from jupyter_gpuprof.session.cell import Cell, compile_cell, plain_source
-from jupyter_gpuprof.session.job import Job, JobFolder
-from jupyter_gpuprof.session.rerun import PATIENCE_S, run_job
-from jupyter_gpuprof.session.shipping import ship
-from jupyter_gpuprof.session.trial import RerunProgress
+from jupyter_gpuprof.session.reruns.cell import Cell, compile_cell, plain_source
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder
+from jupyter_gpuprof.session.reruns.rerun import PATIENCE_S, run_job
+from jupyter_gpuprof.session.reruns.shipping import ship
+from jupyter_gpuprof.session.reruns.trial import RerunProgress
 
 Progress = Callable[[RerunProgress], None]
 

@@ -21,7 +21,7 @@ from jupyter_gpuprof.planning.sweeplosing import is_losing
 from jupyter_gpuprof.probes.owndevice import used_devices
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.sweep import BudgetDecision, Direction, SweepTerms
-from jupyter_gpuprof.session.kernelreports import report_now, tell_sweep
+from jupyter_gpuprof.session.devices.kernelreports import report_now, tell_sweep
 from jupyter_gpuprof.session.sweeps.book import Book, TrialCost, facts_of, terms_of
 from jupyter_gpuprof.session.sweeps.live import LiveTrial
 from jupyter_gpuprof.session.sweeps.terms import Expiry, merged_terms

@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sweep import SweepTerms
-from jupyter_gpuprof.session.keep import parse_span
+from jupyter_gpuprof.session.devices.keep import parse_span
 
 Expiry = str | date | datetime | None
 

@@ -16,11 +16,11 @@ from typing import Any
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.probes import jobs, machine
-from jupyter_gpuprof.session.cell import Cell, compile_cell, plain_source
 from jupyter_gpuprof.session.interrupts import held
-from jupyter_gpuprof.session.job import Job, JobFolder, Round
-from jupyter_gpuprof.session.shipping import ship
-from jupyter_gpuprof.session.writes import refuse_writes
+from jupyter_gpuprof.session.reruns.cell import Cell, compile_cell, plain_source
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder, Round
+from jupyter_gpuprof.session.reruns.shipping import ship
+from jupyter_gpuprof.session.reruns.writes import refuse_writes
 
 #: A process that came to no further step for so long hangs.
 PATIENCE_S = 120.0
@@ -142,7 +142,7 @@ def run_job(
     limit_s: float,
     patience_s: float,
     on_step: OnStep | None,
-    module: str = "jupyter_gpuprof.session.rerun_child",
+    module: str = "jupyter_gpuprof.session.reruns.rerun_child",
 ) -> tuple[Any, str]:
     """Start a job's process and wait for its end.
 

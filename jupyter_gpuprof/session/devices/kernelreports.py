@@ -1,6 +1,6 @@
 """A kernel tells its server, through the ledger file, what it holds and that it is to be kept.
 
-To be called after each cell, and whenever a keep begins or ends; the server's half is session/reported.py.
+To be called after each cell, and whenever a keep begins or ends; the server's half is `reported.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jupyter_gpuprof import clock
 from jupyter_gpuprof.probes.owndevice import own_reports
 from jupyter_gpuprof.probes.processes import process_id
 from jupyter_gpuprof.records.reading import Number
-from jupyter_gpuprof.session.keep import current_keep
+from jupyter_gpuprof.session.devices.keep import current_keep
 from jupyter_gpuprof.store.kernelreports import NOT_MEASURED, KeptKernel, KernelReports
 
 #: The profiled run that is on, and how much of its time the device waits for input.
@@ -49,7 +49,7 @@ def report_now(file: KernelReports | None = None) -> bool:
         replace(report, run_id=run_id, input_ratio=ratio, study=study, trial=trial)
         for report in own_reports(now_s)
     ]
-    suspension = sys.modules.get("jupyter_gpuprof.session.suspend")
+    suspension = sys.modules.get("jupyter_gpuprof.session.devices.suspend")
     if suspension is not None and suspension.suspended():
         reports = []  # it is all on the host
     keep = current_keep()

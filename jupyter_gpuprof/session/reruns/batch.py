@@ -12,10 +12,10 @@ from jupyter_gpuprof.errors import OptionError, RerunError, UsageError
 from jupyter_gpuprof.records.batch import BatchCurve, BatchPoint
 from jupyter_gpuprof.records.reading import Estimate, Missing
 from jupyter_gpuprof.records.run import Run
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.job import Round
-from jupyter_gpuprof.session.rerun import Rerun, steps_for
-from jupyter_gpuprof.session.trial import LIMIT_S, RerunProgress
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.job import Round
+from jupyter_gpuprof.session.reruns.rerun import Rerun, steps_for
+from jupyter_gpuprof.session.reruns.trial import LIMIT_S, RerunProgress
 from jupyter_gpuprof.store.runs import new_run_id
 from jupyter_gpuprof.store.trials import save_curve
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jupyter_gpuprof.probes.simulated import device_reader
 from jupyter_gpuprof.records.ledger import Allocation
 from jupyter_gpuprof.records.policy import Policy
-from jupyter_gpuprof.session.monitor import DeviceMonitor
-from jupyter_gpuprof.session.reported import Reported
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.reported import Reported
 from jupyter_gpuprof.store.lease import Lease
 from jupyter_gpuprof.store.ledger import LedgerWriter
 

@@ -13,10 +13,10 @@ from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.settings import parse_settings
 from jupyter_gpuprof.records.trial import Trial, Variant
-from jupyter_gpuprof.session.cell import Cell
-from jupyter_gpuprof.session.job import Round
-from jupyter_gpuprof.session.prediction import predicted_ratio
-from jupyter_gpuprof.session.rerun import Rerun, steps_for
+from jupyter_gpuprof.session.reruns.cell import Cell
+from jupyter_gpuprof.session.reruns.job import Round
+from jupyter_gpuprof.session.reruns.prediction import predicted_ratio
+from jupyter_gpuprof.session.reruns.rerun import Rerun, steps_for
 from jupyter_gpuprof.store.runs import new_run_id
 from jupyter_gpuprof.store.trials import save_trial
 

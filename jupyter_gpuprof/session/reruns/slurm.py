@@ -25,8 +25,8 @@ from typing import Any
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import OptionError, RerunError, UsageError
 from jupyter_gpuprof.probes import slurmqueue
-from jupyter_gpuprof.session.launch import RANK_PROGRAM, Status
-from jupyter_gpuprof.session.layout import spread
+from jupyter_gpuprof.session.reruns.launch import RANK_PROGRAM, Status
+from jupyter_gpuprof.session.reruns.layout import spread
 
 MINUTES = 10
 MOMENT_S = 0.2

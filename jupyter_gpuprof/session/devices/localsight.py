@@ -11,8 +11,8 @@ from jupyter_gpuprof.probes.simulated import device_reader
 from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sighting import SeenKernel, Sighting
-from jupyter_gpuprof.session.monitor import DeviceMonitor
-from jupyter_gpuprof.session.reported import Reported
+from jupyter_gpuprof.session.devices.monitor import DeviceMonitor
+from jupyter_gpuprof.session.devices.reported import Reported
 
 _ONLY_ITS_SERVER = Missing("only its server knows what it works on")
 

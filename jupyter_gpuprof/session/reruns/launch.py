@@ -21,7 +21,7 @@ RANK_PROGRAM = """\
 import json, pathlib, sys
 folder = sys.argv[1]
 sys.path[:] = json.loads((pathlib.Path(folder) / "job.json").read_text())["sys_path"]
-import jupyter_gpuprof.session.rank_child as child
+import jupyter_gpuprof.session.reruns.rank_child as child
 child.main(folder)
 """
 

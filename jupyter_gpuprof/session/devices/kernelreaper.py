@@ -23,10 +23,10 @@ from jupyter_gpuprof.records.policy import SERVER_REAPER, Policy
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.release import ReaperNote, ReaperStatus, ReleaseReport
 from jupyter_gpuprof.records.suspension import SuspendReport
-from jupyter_gpuprof.session.keep import current_keep
-from jupyter_gpuprof.session.release import offload_device, release_device
-from jupyter_gpuprof.session.releasehooks import call_release_hooks
-from jupyter_gpuprof.session.suspend import came_back, suspend_device, suspended
+from jupyter_gpuprof.session.devices.keep import current_keep
+from jupyter_gpuprof.session.devices.release import offload_device, release_device
+from jupyter_gpuprof.session.devices.releasehooks import call_release_hooks
+from jupyter_gpuprof.session.devices.suspend import came_back, suspend_device, suspended
 
 ACTIONS = ("warn", "free", "offload", "suspend", "shutdown")
 #: How often the kernel is looked at: a tenth of the time-out, within these seconds.

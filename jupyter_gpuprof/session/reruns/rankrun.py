@@ -10,11 +10,11 @@ from typing import Any
 
 from jupyter_gpuprof.errors import GpuprofError, WritesFiles
 from jupyter_gpuprof.probes import dataparallel, shards
-from jupyter_gpuprof.session.cell import CELL_NAME, compile_cell, give_shell, needs_shell, run_cell
-from jupyter_gpuprof.session.job import Job, JobFolder, Round
 from jupyter_gpuprof.session.profile import Options, Progress, Session, StopProfiling
-from jupyter_gpuprof.session.rerun_child import first_line, outcome_of, prepare, step_blocks
-from jupyter_gpuprof.session.shipping import unship
+from jupyter_gpuprof.session.reruns.cell import CELL_NAME, compile_cell, give_shell, needs_shell, run_cell
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder, Round
+from jupyter_gpuprof.session.reruns.rerun_child import first_line, outcome_of, prepare, step_blocks
+from jupyter_gpuprof.session.reruns.shipping import unship
 
 #: Seconds that a collective may wait before it gives up; whoever started the ranks loses patience earlier.
 COLLECTIVE_S = 180.0

@@ -16,10 +16,10 @@ from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.settings import parse_settings
 from jupyter_gpuprof.records.timing import Part
 from jupyter_gpuprof.session.cache.trial import kept_for_trial
-from jupyter_gpuprof.session.cell import compile_cell, give_shell, needs_shell, run_cell
-from jupyter_gpuprof.session.job import Job, JobFolder, Outcome, Round
 from jupyter_gpuprof.session.profile import Options, Progress, Session, StopProfiling
-from jupyter_gpuprof.session.shipping import unship
+from jupyter_gpuprof.session.reruns.cell import compile_cell, give_shell, needs_shell, run_cell
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder, Outcome, Round
+from jupyter_gpuprof.session.reruns.shipping import unship
 
 
 def main(folder: str) -> None:

@@ -7,7 +7,7 @@ import threading
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.records.reading import Missing, Number
-from jupyter_gpuprof.session.kernelreports import report_now, tell_run
+from jupyter_gpuprof.session.devices.kernelreports import report_now, tell_run
 
 #: Seconds between two reports.
 PERIOD_S = 5.0

@@ -16,7 +16,7 @@ from jupyter_gpuprof.records.fleetpolicy import (
     Spot,
     Team,
 )
-from jupyter_gpuprof.session.keep import parse_span
+from jupyter_gpuprof.session.devices.keep import parse_span
 
 _EXAMPLE = "docs/fleet.md has an example."
 #: Letters of a wrong value that are shown.

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jupyter_gpuprof.errors import OptionError, UsageError
-from jupyter_gpuprof.session.job import Job
-from jupyter_gpuprof.session.layout import spread
+from jupyter_gpuprof.session.reruns.job import Job
+from jupyter_gpuprof.session.reruns.layout import spread
 
 #: Where the shared volume is mounted.
 RESULTS = "/gpuprof"

@@ -26,10 +26,10 @@ from jupyter_gpuprof.records.policy import Policy
 from jupyter_gpuprof.records.processes import KernelProcess, KernelReport, ProcessFacts, ProcessId
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sighting import KernelSight, OrphanSight, SeenKernel, Sighting
-from jupyter_gpuprof.session.families import Families, GoneKernel
-from jupyter_gpuprof.session.holderwork import held_by, kernel_work, orphan_work
-from jupyter_gpuprof.session.reported import Reported
-from jupyter_gpuprof.session.samples import Samples
+from jupyter_gpuprof.session.devices.families import Families, GoneKernel
+from jupyter_gpuprof.session.devices.holderwork import held_by, kernel_work, orphan_work
+from jupyter_gpuprof.session.devices.reported import Reported
+from jupyter_gpuprof.session.devices.samples import Samples
 from jupyter_gpuprof.store.lease import Lease
 from jupyter_gpuprof.store.ledger import KEEP_DAYS, LedgerWriter
 

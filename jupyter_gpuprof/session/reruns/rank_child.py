@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from jupyter_gpuprof.probes import dataparallel
-from jupyter_gpuprof.session.job import JobFolder
-from jupyter_gpuprof.session.launch import TOLD
+from jupyter_gpuprof.session.reruns.job import JobFolder
+from jupyter_gpuprof.session.reruns.launch import TOLD
 
 
 def main(folder: str) -> None:
@@ -22,7 +22,7 @@ def main(folder: str) -> None:
     job = files.read_job()
     # Before anything imports torch: it reads what it may see only once.
     dataparallel.see_one_device(job.device_kind, int(os.environ.get("LOCAL_RANK", "0")))
-    from jupyter_gpuprof.session.rankrun import run_rank
+    from jupyter_gpuprof.session.reruns.rankrun import run_rank
 
     done = run_rank(job, files)
     files.write_round(done)

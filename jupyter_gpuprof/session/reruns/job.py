@@ -18,7 +18,7 @@ class Job:
     """A rerun of a cell.
 
     Args:
-        source: plain Python (`jupyter_gpuprof.session.cell.plain_source`).
+        source: plain Python (`jupyter_gpuprof.session.reruns.cell.plain_source`).
         name: how to call its run.
         steps: counted steps to run.
         warmup: steps to leave out; None chooses.

@@ -11,7 +11,7 @@ from jupyter_gpuprof.planning.scaling import Outcome, point
 from jupyter_gpuprof.records.reading import Estimate, Missing, Number, Share
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.scaling import ScalingPoint
-from jupyter_gpuprof.session.job import Round
+from jupyter_gpuprof.session.reruns.job import Round
 
 #: What a rank says that lost another one; that one knows why.
 _LOST_ANOTHER = re.compile(r"connection (closed|reset|refused)|broken pipe|\bgloo\b|\bnccl\b", re.IGNORECASE)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_gpuprof.errors import UsageError
-from jupyter_gpuprof.session.job import Job
-from jupyter_gpuprof.session.launch import Backend
-from jupyter_gpuprof.session.rerun import FEWEST_STEPS
+from jupyter_gpuprof.session.reruns.job import Job
+from jupyter_gpuprof.session.reruns.launch import Backend
+from jupyter_gpuprof.session.reruns.rerun import FEWEST_STEPS
 
 
 def backend_of(args: Any) -> Backend | None:
@@ -19,7 +19,7 @@ def backend_of(args: Any) -> Backend | None:
     """
     if args.on is None:
         return None
-    from jupyter_gpuprof.session.slurm import Slurm, SlurmOptions
+    from jupyter_gpuprof.session.reruns.slurm import Slurm, SlurmOptions
 
     return Slurm(
         SlurmOptions(
@@ -45,7 +45,7 @@ def kubernetes_manifests(script: Sequence[str], name: str, counts: Sequence[int]
     Raises:
         UsageError: without ``--dry-run``, or what `manifests` refuses.
     """
-    from jupyter_gpuprof.session.kubernetes import KubernetesOptions, manifests
+    from jupyter_gpuprof.session.reruns.kubernetes import KubernetesOptions, manifests
 
     if not args.dry_run:
         raise UsageError("Nothing is sent to Kubernetes: its manifests are only written.", "Add --dry-run.")

@@ -23,7 +23,7 @@ from jupyter_gpuprof.probes.owndevice import own_reports
 from jupyter_gpuprof.records.codec import encode
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.suspension import Condition, SuspendReport
-from jupyter_gpuprof.session.suspend_child import BEGUN
+from jupyter_gpuprof.session.devices.suspend_child import BEGUN
 
 #: How long a suspension or a return may take, and when a return is tried again.
 LIMIT_S, AGAIN_S = 300.0, 5.0
@@ -171,7 +171,7 @@ class _Helper:
             if self._process is not None:
                 self._process.wait(LIMIT_S)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "jupyter_gpuprof.session.suspend_child"],
+                [sys.executable, "-m", "jupyter_gpuprof.session.devices.suspend_child"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 start_new_session=True,
             )  # fmt: skip

@@ -20,7 +20,7 @@ from jupyter_gpuprof.records.fleetreplay import FleetComparison, Outcome, Search
 from jupyter_gpuprof.records.fleetreport import FleetReport
 from jupyter_gpuprof.records.ledger import Loss
 from jupyter_gpuprof.records.reading import Missing, Number
-from jupyter_gpuprof.session.ledger import ledger_report
+from jupyter_gpuprof.session.devices.ledger import ledger_report
 from jupyter_gpuprof.store.ledgerjobs import ledger_jobs
 
 #: The first bytes of a ledger's file.

@@ -19,7 +19,7 @@ from jupyter_gpuprof.probes.nvml import DeviceReader, NvmlReader
 from jupyter_gpuprof.records.codec import encode
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.suspension import Ending, SuspendReport, SuspensionFacts
-from jupyter_gpuprof.session.suspending import CheckpointDriver, drive
+from jupyter_gpuprof.session.devices.suspending import CheckpointDriver, drive
 
 #: Printed before the first change.
 BEGUN = "begun"

@@ -23,8 +23,8 @@ import cloudpickle
 
 from jupyter_gpuprof.errors import CannotShip
 from jupyter_gpuprof.probes.freight import TorchFreight
-from jupyter_gpuprof.session.culprit import find_culprit, first_line
-from jupyter_gpuprof.session.names import read_names
+from jupyter_gpuprof.session.reruns.culprit import find_culprit, first_line
+from jupyter_gpuprof.session.reruns.names import read_names
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,17 @@ from jupyter_gpuprof.planning.scaling import Conclusion, Outcome, conclude_scali
 from jupyter_gpuprof.probes import dataparallel, machine
 from jupyter_gpuprof.records.run import Device, Run
 from jupyter_gpuprof.records.scaling import Scaling, ScalingPoint, ScalingProgress
-from jupyter_gpuprof.session.backends import device_kind_of
-from jupyter_gpuprof.session.cell import Cell, compile_cell, plain_source
 from jupyter_gpuprof.session.interrupts import held
-from jupyter_gpuprof.session.job import Job, JobFolder, Round
-from jupyter_gpuprof.session.launch import Backend, Local
-from jupyter_gpuprof.session.names import needed_names
-from jupyter_gpuprof.session.rerun import PATIENCE_S, steps_for
-from jupyter_gpuprof.session.scaleoptions import ScaleOptions, interleaved
-from jupyter_gpuprof.session.shipping import ship
-from jupyter_gpuprof.session.tally import Tally, batch_size, judge
-from jupyter_gpuprof.session.writes import refuse_writes
+from jupyter_gpuprof.session.reruns.backends import device_kind_of
+from jupyter_gpuprof.session.reruns.cell import Cell, compile_cell, plain_source
+from jupyter_gpuprof.session.reruns.job import Job, JobFolder, Round
+from jupyter_gpuprof.session.reruns.launch import Backend, Local
+from jupyter_gpuprof.session.reruns.names import needed_names
+from jupyter_gpuprof.session.reruns.rerun import PATIENCE_S, steps_for
+from jupyter_gpuprof.session.reruns.scaleoptions import ScaleOptions, interleaved
+from jupyter_gpuprof.session.reruns.shipping import ship
+from jupyter_gpuprof.session.reruns.tally import Tally, batch_size, judge
+from jupyter_gpuprof.session.reruns.writes import refuse_writes
 from jupyter_gpuprof.store.runs import new_run_id
 from jupyter_gpuprof.store.trials import save_curve
 

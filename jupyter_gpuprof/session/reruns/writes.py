@@ -18,13 +18,13 @@ from typing import Any
 
 from jupyter_gpuprof.errors import WritesFiles
 from jupyter_gpuprof.probes.reach import reachable
-from jupyter_gpuprof.session.writecalls import is_quiet, writing_calls
+from jupyter_gpuprof.session.reruns.writecalls import is_quiet, writing_calls
 
 #: Functions of the person's to look into, and objects to look at, at most.
 _MOST_FUNCTIONS, _MOST_OBJECTS = 2000, 200_000
 _FOREIGN = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(__file__).parents[1])}
+    | {str(Path(__file__).parents[2])}
 )
 
 

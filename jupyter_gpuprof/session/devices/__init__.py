@@ -1,0 +1,1 @@
+"""Who holds which device, what became of its time, and how it is given back."""

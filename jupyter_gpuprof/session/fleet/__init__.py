@@ -1,0 +1,1 @@
+"""A site's jobs and policies: reported, replayed, written for a real queue."""
