@@ -13,7 +13,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def own_ledger(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs go to a file of the test's own."""
+    """Runs go to a file of the test's own, and text is as wide as without a terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
     folder = tmp_path_factory.mktemp("ledger")
     monkeypatch.setenv("JUPYTER_GPUPROF_DATABASE", str(folder / "ledger.db"))
 
