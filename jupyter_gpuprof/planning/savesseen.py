@@ -1,4 +1,4 @@
-"""The interval that a loop saves at today, from the share of its time that saving took."""
+"""The interval that a loop saves at today, from the saves that its run saw."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.spot import Range
 
+#: Fewer saves tell no interval.
 _FEWEST = 1.5
 
 
 def interval_seen(run: Run, blocking_s: float) -> Range | Missing:
-    """Seconds of other work between two saves of the run, from `blocking_s` for each of them.
+    """Seconds of other work between two saves of the run.
 
-    A run tells the share of its wall time in which it wrote checkpoints, not how many: their number is that
-    time over what one takes. From n of them the interval is known to ``t/(n+1)`` to ``t/(n-1)``.
+    From n saves in t seconds of other work it is known to ``t/(n+1)`` to ``t/(n-1)``.
 
     Args:
-        run: of the loop.
-        blocking_s: what one save of that loop was measured to take.
+        run: of the loop; it counts its saves, warm-up and all, and tells the share of time that they took.
+        blocking_s: what one save of that loop was measured to take, for a run that did not count.
     """
     share, wall_s = run.shares.between.checkpoint, run.steps.total_s
     if isinstance(share, Missing):
         return share
     saving_s = share.value * wall_s
-    count = saving_s / blocking_s
+    if isinstance(run.saves, Missing):
+        count = saving_s / blocking_s
+    else:
+        count, wall_s = float(run.saves), wall_s + run.steps.warmup_s
     if count < 0.5:
         return Missing(f"no save was seen in the {wall_s:.3g} s that were profiled")
     if count < _FEWEST:

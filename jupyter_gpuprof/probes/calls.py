@@ -15,14 +15,23 @@ Mine = Callable[[], Recorder | None]
 
 
 def patch_saving(replace: Replace, mine: Mine) -> None:
-    """Mark ``torch.save``, and what safetensors' ``save_file`` looks up where it is imported."""
+    """Mark ``torch.save``, and those of safetensors and torch.distributed.checkpoint where they are imported."""
     import torch
 
     saving = _between(mine, "begin_save", "end_save")
     replace(torch, "save", saving)
+    distributed = sys.modules.get("torch.distributed.checkpoint")
+    for name in ("save", "async_save"):
+        if hasattr(distributed, name):
+            replace(distributed, name, saving)
     safetensors = sys.modules.get("safetensors.torch")
     if safetensors is not None and hasattr(safetensors, "serialize_file"):
         replace(safetensors, "serialize_file", saving)
+
+
+def saving(mine: Mine, work: Callable[[], None]) -> None:
+    """Do work of ours that is part of a checkpoint, marked as such."""
+    _between(mine, "begin_save", "end_save")(work)()
 
 
 def patch_copies(replace: Replace, mine: Mine) -> None:

@@ -162,6 +162,11 @@ def _mine() -> Recorder | None:
     return recorder
 
 
+def saving(work: Callable[[], None]) -> None:
+    """Do work that a checkpoint of our own takes on the training thread: a run counts it as saving."""
+    calls.saving(_mine, work)
+
+
 def begin_fetch(source_of: Callable[[Recorder, Any], Source], of: Any = None) -> Recorder | None:
     """A fetch begins on this thread; the run that `end_fetch` must be told, if one records it.
 

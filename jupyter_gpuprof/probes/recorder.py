@@ -59,6 +59,8 @@ class Recorder:
         self.lost_marks = 0  # the device lagged too far behind
         self.capture_marks = 0  # a graph was being captured
         self.optimizer_steps = 0
+        self.saves = 0  # of checkpoints; files written one after the other are one
+        self._fetches_at_save = -1
         self.backwards = 0  # whole ones
         self.on_drain: Callable[[], None] | None = None
         self.on_device: Callable[[Any], None] | None = None  # told the device of the first backward pass
@@ -312,6 +314,10 @@ class Recorder:
         """One of the marks without a payload: begin_save, end_save, begin_copy, end_copy, pause, resume."""
         start = now_ns()
         recorded = self._mark(kind, start)
+        if kind == "begin_save":
+            fetches = sum(source.fetches for source in self.sources.all)
+            self.saves += fetches != self._fetches_at_save
+            self._fetches_at_save = fetches
         if len(self.pending) >= 4 * self.drain_at:
             self._drain_late()
         self.cost_ns += now_ns() - start

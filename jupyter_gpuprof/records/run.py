@@ -199,6 +199,7 @@ class Run:
     host_causes: Causes | Missing = NO_SAMPLES  # what the training thread does outside of fetching
     levers: tuple[Lever, ...] = ()
     no_help: tuple[str, ...] = ()  # what would not help, and why
+    saves: Number = Missing("not counted")  # checkpoints that the training thread wrote
     preparation: Preparation | Missing = NOT_PREPARED  # how the training's data set makes its samples
     schema_version: int = field(default=SCHEMA_VERSION)
 

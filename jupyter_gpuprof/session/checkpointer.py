@@ -7,12 +7,13 @@ import secrets
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof._version import __version__
 from jupyter_gpuprof.errors import CheckpointError, GpuprofError, OptionError, UsageError
-from jupyter_gpuprof.probes import machine, resumestate, trainedstate
+from jupyter_gpuprof.probes import hooks, machine, resumestate, trainedstate
 from jupyter_gpuprof.probes.loaderposition import LoaderPosition, is_loader
 from jupyter_gpuprof.probes.rankagreement import Ranks
 from jupyter_gpuprof.session.devices.keep import parse_span
@@ -119,7 +120,8 @@ class Checkpointer:
         self.step_count = self._saved_step = start.step
         self.newest = start.checkpoint
         self._saved_s = clock.now_s()
-        return start
+        left = [f"{name} is handled by something else here, and left to it." for name in self._notices.left]
+        return replace(start, notes=(*start.notes, *left))
 
     def step(self) -> None:
         """A step is done: save if that is due, or if the process will be ended.
@@ -156,7 +158,7 @@ class Checkpointer:
         self.wait()
         if self.newest and self._saved_step == self.step_count:
             return self.newest
-        self._begin("asked for", background=False)
+        hooks.saving(lambda: self._begin("asked for", background=False))
         self.wait()
         return self.newest
 
@@ -243,7 +245,8 @@ class Checkpointer:
         self._guarded(self.wait)
         last = wanted == _NOTICE
         if not (self.newest and self._saved_step == self.step_count):
-            self._guarded(lambda: self._begin("a notice" if last else "due", background=not last))
+            why = "a notice" if last else "due"
+            self._guarded(lambda: hooks.saving(lambda: self._begin(why, background=not last)))
         if last:
             self._guarded(self.wait)
             trainedstate.finish_devices()  # ending in the middle of a collective harms the other ranks

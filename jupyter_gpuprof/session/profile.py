@@ -343,6 +343,7 @@ class Session:
             host_causes=facts.host_causes,
             levers=facts.levers or (),
             no_help=conclusion.no_help,
+            saves=self.recorder.saves,
             preparation=facts.preparation,
         )
         return self._with_ranks(RankReport(self.rank, run, table, self._window.trace), facts)

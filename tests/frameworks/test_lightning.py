@@ -103,3 +103,13 @@ def test_stream_whose_length_is_unknown(tmp_path: Path) -> None:
     train = DataLoader(SleepyStream(naps, 20, 2), batch_size=1)
     run = run_of(lambda: trainer(max_epochs=2, default_root_dir=tmp_path).fit(Module(naps, 1), train))
     assert (run.steps.counted, run.steps.failed) == (40, 0)
+
+
+def test_its_checkpoints_are_counted(tmp_path: Path) -> None:
+    module, train = Module(Naps(), 0), DataLoader(SleepyData(Naps(), 12, 0), batch_size=1)
+    keeper = pl.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=4, save_top_k=-1)
+    run = run_of(
+        lambda: trainer(max_epochs=1, enable_checkpointing=True, callbacks=[keeper]).fit(module, train)
+    )
+    assert len(list(tmp_path.glob("*.ckpt"))) == 3
+    assert run.saves == 3

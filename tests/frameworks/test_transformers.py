@@ -115,3 +115,11 @@ def test_the_line_to_change_is_the_trainers(tmp_path: Path) -> None:
     assert applied.lines == (
         "TrainingArguments(..., dataloader_num_workers=2, dataloader_prefetch_factor=4)",
     )
+
+
+def test_its_checkpoints_are_counted(tmp_path: Path) -> None:
+    """Each of them is a folder of many files, the model's by safetensors."""
+    saving = trainer(tmp_path, Text(Naps(), 12, 0), num_train_epochs=1, save_strategy="steps", save_steps=4)
+    run = run_of(saving.train)
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 3
+    assert run.saves == 3

@@ -218,6 +218,14 @@ def test_the_interval_follows_from_the_share_of_saving() -> None:
     assert (found.low, found.high) == (pytest.approx(180 / 11), pytest.approx(20.0))
 
 
+def test_a_run_that_counts_its_saves_needs_no_guess() -> None:
+    run = dataclasses.replace(run_that_saves(make_run, 0.1, 200.0), saves=5)  # of 4 s, whatever one takes
+    warm = dataclasses.replace(run, steps=dataclasses.replace(run.steps, warmup_s=20.0))
+    found = interval_seen(warm, 2.0)
+    assert (found.value, found.low, found.high) == (pytest.approx(40.0), pytest.approx(200 / 6), 50.0)
+    assert isinstance(interval_seen(dataclasses.replace(run, saves=0), 2.0), Missing)
+
+
 @pytest.mark.parametrize(("share", "said"), [(0.0, "no save was seen"), (0.011, "only one save")])
 def test_few_saves_tell_no_interval(share: float, said: str) -> None:
     found = interval_seen(run_that_saves(make_run, share, 200.0), 2.0)
