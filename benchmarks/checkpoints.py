@@ -2,14 +2,14 @@
 
     python benchmarks/checkpoints.py [--mib 256] [--folder .]
 
-- The place in the loader: what each batch costs more, as a share of the microsecond that it may.
+- The place in the loader: what each batch costs more, as a share of the microsecond it may; and `step()`.
 - Writing: a save (files with digests, all of it safe, read back) beside a plain `torch.save` with an fsync.
 - Digests: bytes a second while a file is checked, beside plain reading of the same file from the storage.
 - In the background: how long training stands still, beside the whole save.
 
 Each figure is the best of several rounds, in which the two things take turns.
 
-Measured on 2 cores shared with other work, 256 MiB: 0.6 to 0.8 µs a batch; a checkpoint 2.2 times as long as
+Measured on 2 cores shared with other work, 256 MiB: 0.6 to 0.9 µs a batch; a checkpoint 2.2 times as long as
 a plain save, for the digest and the reading back; checking 1.4 GiB/s, as fast as SHA-256 is, where reading
 was 2.6; standing still 0.06 of 0.68 s.
 """
@@ -56,7 +56,7 @@ def taking_turns(*works: Callable[[], object]) -> list[float]:
 
 
 def position(folder: Path) -> None:
-    """Short passes, many of them in turns, by the processor's time: what else runs adds little to the best."""
+    """Short passes, many of them in turns, by the processor's time: what else runs adds little."""
     loader, other = (DataLoader(Numbers(), batch_size=None, shuffle=True) for _ in range(2))
 
     def pass_s(loader: Any, after: Callable[[], object]) -> float:

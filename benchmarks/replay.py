@@ -6,9 +6,9 @@ Jobs come as a Poisson process that fills the pool to `--load`, of 1 to 64 GPUs,
 three powers of ten and time limits in four steps; the teams' guarantees are 60 % of
 the pool. The target is 10 s on one core.
 
-Measured on 2 cores on which eight others worked (processor time): 5.3 s with "skip", 4.4 s with "fifo", 12 s
-with "backfill", 30 s with "backfill" on machines of 8 GPUs, with 50,000 to 60,000 preemptions each; 100 bytes
-for each job's answer and what runs and waits at one time.
+Measured on 2 cores on which eight others worked (processor time): 5.3 s with "skip", 4.4 s with "fifo", 6.9 s
+with "backfill", 16 s with "backfill" on machines of 8 GPUs, with 50,000 to 60,000 preemptions each;
+100 bytes for each job's answer and what runs and waits at one time.
 """
 
 from __future__ import annotations

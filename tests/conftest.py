@@ -44,6 +44,7 @@ def _torch_state() -> dict[str, object]:
 def nothing_left_behind() -> object:
     """After each test torch is as it was, and no thread or process of ours is left."""
     before, threads = _torch_state(), set(threading.enumerate())
+    known = {child.pid for child in psutil.Process().children()}  # of a fixture that several tests share
     yield
     from jupyter_gpuprof.probes import hooks
 
@@ -53,7 +54,8 @@ def nothing_left_behind() -> object:
         assert after == before
     ours = [t for t in set(threading.enumerate()) - threads if "gpuprof" in t.name]
     assert not ours, f"threads of ours are left: {ours}"
-    children = [p.cmdline() for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+    living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+    children = [p.cmdline() for p in living if p.pid not in known]
     assert not [c for c in children if any("gpuprof" in part for part in c)], children
 
 

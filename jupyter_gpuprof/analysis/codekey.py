@@ -113,6 +113,7 @@ class _Reader:
         self._constant: Any = None  # the last one; before an import what it takes of the module
         self._whole = False  # import a.b, or import a.b as c
         self._line = code.co_firstlineno
+        self._doubled: tuple[Any, str] | None = None  # of x.n += 1 the x
 
     def read(self) -> None:
         for instruction in dis.get_instructions(self._code):
@@ -128,7 +129,17 @@ class _Reader:
                 _Reader(constant, self._found, frozenset(self._own)).read()
 
     def _one(self, name: str, value: Any) -> None:
-        if name in ("LOAD_ATTR", "LOAD_METHOD"):
+        doubled, self._doubled = self._doubled, None
+        if doubled is not None and name == "LOAD_ATTR":
+            self._found.stores.add((doubled[1], value))  # read only to be counted on
+            return
+        if doubled is not None:
+            self._found.reads.append(Read(*doubled, (), self._line))
+        if name in ("CALL", "CALL_FUNCTION") and value == 1 and self._is_bare_after_len():
+            self._chain = *self._chain[:2], ("__len__",)  # type: ignore[index]
+        if name in ("COPY", "DUP_TOP") and self._chain is not None and not self._chain[2]:
+            self._doubled, self._chain = self._chain[:2], None
+        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
             if self._chain is not None:
                 root, first, attributes = self._chain
                 self._chain = root, first, (*attributes, value)
@@ -170,6 +181,11 @@ class _Reader:
             self._end()
             if name == "LOAD_CONST":
                 self._constant = value
+
+    def _is_bare_after_len(self) -> bool:
+        last = self._found.reads[-1] if self._found.reads else None
+        bare = self._chain is not None and not self._chain[2]
+        return bare and last is not None and (last.root, last.name, last.attributes) == ("global", "len", ())
 
     def _begin(self, root: Any, name: str) -> None:
         self._end()

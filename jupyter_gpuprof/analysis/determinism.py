@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["random", "clock", "environment", "network", "unknown"]
+Kind = Literal["random", "clock", "environment", "network", "process", "hidden", "unknown"]
 _WORDS: dict[Kind, str] = {
     "random": "draws random numbers",
     "clock": "reads the clock",
     "environment": "reads the environment",
     "network": "uses the network",
+    "process": "differs from process to process",
+    "hidden": "reads what cannot be seen beforehand",
     "unknown": "holds what cannot be told from its content",
 }
 
@@ -63,11 +65,23 @@ _CALLS: dict[Kind, tuple[str, ...]] = {
         "datetime.date.today",
     ),
     "environment": (
-        *_names("os.", "environ environb getenv getpid getcwd getlogin uname cpu_count listdir"),
-        *_names("posix.", "getpid getcwd uname cpu_count"),
+        *_names("os.", "environ environb getenv getcwd getlogin uname cpu_count listdir"),
+        *_names("posix.", "getcwd uname cpu_count"),
         *_names("platform.", "node uname"),
         "getpass.getuser",
         "sys.argv",
+    ),
+    "process": (
+        *_names("builtins.", "id hash"),
+        *_names("os.", "getpid getppid"),
+        *_names("posix.", "getpid getppid"),
+        *_names("threading.", "get_ident get_native_id current_thread"),
+        "torch.utils.data.get_worker_info",
+        "torch.utils.data._utils.worker.get_worker_info",
+    ),
+    "hidden": (
+        *_names("builtins.", "eval exec globals"),
+        *_names("importlib.", "import_module reload"),
     ),
     "network": (
         *_names(

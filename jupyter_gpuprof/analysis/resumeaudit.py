@@ -166,16 +166,19 @@ def conclude_audit(cases: Sequence[Case], straight: Straight) -> tuple[CaseOutco
             "and --load."
         )
         return "not tested", words
+    short = ""
+    if not straight.ended and straight.steps[0].epoch == straight.steps[-1].epoch:
+        short = f" No epoch ended within {len(straight.steps)} steps: what happens at its end was not tried."
     if any(case.outcome != "identical" for case in tested):
         return (
             "order identical, augmentation differs",
             f"Order identical, augmentation differs: after {len(tested)} ways of being interrupted the run "
-            "saw the same samples at the same learning rates, and other random draws for some of them.",
+            f"saw the same samples at the same learning rates, and other random draws for some.{short}",
         )
     what = ", ".join(_SEEN[name] for name in ("samples", "rates", "losses") if name in straight.asked)
     return "identical", (
         f"Identical: after {len(tested)} ways of being interrupted the run went on as the straight one "
-        f"({what} of each step)."
+        f"({what} of each step).{short}"
     )
 
 

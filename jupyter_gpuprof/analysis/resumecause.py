@@ -29,6 +29,11 @@ def causes_of(
     causes: list[Cause] = []
     if "samples" in found.differs:
         causes.append(_of_samples(straight, resumed, found))
+    if "weights" in found.restored and "samples" not in found.differs:
+        saved = [i for i, step in enumerate(straight) if step.weights == resumed[0].weights]
+        if saved:
+            words = f"the parameters are those after step {saved[-1]}, and the samples those of step "
+            return (Cause("loader position", f"{words}{found.after + 1}"),)
     if "weights" in found.restored:
         causes.append(Cause("model", "the parameters were others before the first resumed step"))
     if "moments" in found.restored:
@@ -66,8 +71,8 @@ def mixed_saves(straight: Sequence[SeenStep], first: SeenStep) -> tuple[int, int
         return {i for i, step in enumerate(straight) if wanted and getattr(step, name) == wanted}
 
     weights, moments = after("weights"), after("moments")
-    if not weights or not moments or weights & moments:
-        return None
+    if not weights or not moments or weights & moments or not (max(weights) and max(moments)):
+        return None  # what is as in the beginning was not restored from any save
     return max(weights), max(moments)
 
 

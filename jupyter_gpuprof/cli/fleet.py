@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable
@@ -74,7 +75,14 @@ def _add_files(parser: argparse.ArgumentParser, count: str) -> None:
         "--map", action="append", default=[], metavar="WHAT=COLUMN", help="how to read another CSV file"
     )
     parser.add_argument("--team", default="", metavar="COLUMN", help="Slurm's column that is the team")
-    parser.add_argument("--price", type=float, default=None, help="of a GPU-hour")
+    parser.add_argument("--price", type=_price, default=None, help="of a GPU-hour")
+
+
+def _price(text: str) -> float:
+    price = float(text)
+    if not 0 <= price < math.inf:
+        raise ValueError
+    return price
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -124,22 +132,26 @@ def _replay(args: argparse.Namespace) -> int:
     records = _records(args)
     line = Line()
     show = (lambda gpus: line.write(f"a pool of {gpus} GPUs ...")) if sys.stderr.isatty() else None
-    comparison = compare_policies(
-        records,
-        policy,
-        against=args.against,
-        gpus_today=args.gpus_today,
-        search=args.search,
-        seed=args.seed,
-        progress=show,
-    )
-    line.clear()
+    try:
+        comparison = compare_policies(
+            records,
+            policy,
+            against=args.against,
+            gpus_today=args.gpus_today,
+            search=args.search,
+            seed=args.seed,
+            progress=show,
+        )
+    finally:
+        line.clear()
     print(replay_text(comparison, width=_width()))
     _write(args.json, lambda: json.dumps(comparison.to_dict(), indent=2) + "\n")
     _write(args.html, lambda: page(replay_html(comparison), "gpuprof: fleet replay"))
     if args.what_if is not None:
-        points = try_sizes(records, policy, seed=args.seed, progress=show)
-        line.clear()
+        try:
+            points = try_sizes(records, policy, seed=args.seed, progress=show)
+        finally:
+            line.clear()
         _write(args.what_if, lambda: what_if_page(points, policy.name))
     return 0
 

@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GpuprofError as error:
         print(f"jupyter gpuprof: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # files are written whole, after the work
+        print("jupyter gpuprof: stopped.", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of our output went away
         sys.stderr.close()
         return 1

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
 
 def _keep(magics: GpuprofMagics, args: Any) -> None:
+    from jupyter_gpuprof.records.policy import Policy
     from jupyter_gpuprof.session.devices.keep import end_keeps, keep, on_keep, parse_span
 
     on_keep(_tell_server)
     if args.span in ("off", "0"):
         print("gpuprof: the device is kept no longer" if end_keeps() else "gpuprof: no keep was in force")
         return
-    keep(parse_span(args.span), why=args.why)
-    print(f"gpuprof: the device is kept for {args.span}" + (f": {args.why}" if args.why else ""))
+    asked_s = parse_span(args.span)
+    keep(asked_s, why=args.why)
+    most = ", or as long as the reaper's keep_max allows" if asked_s > Policy().keep_max_s else ""
+    print(f"gpuprof: the device is kept for {args.span}{most}" + (f": {args.why}" if args.why else ""))
 
 
 def _tell_server(kept: Any) -> None:

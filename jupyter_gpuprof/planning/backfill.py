@@ -61,7 +61,7 @@ class Expected:
         if key is not None:
             del self._order[bisect.bisect_left(self._order, key)]
 
-    def reserve(self, needs: Needs, free: Nodes, now_s: float) -> Reservation:
+    def reserve(self, needs: Needs, free: Nodes) -> Reservation:
         """The date for a job that does not fit on the free GPUs now."""
         room = free.copy()
 
@@ -70,9 +70,9 @@ class Expected:
             return room.fits(needs)
 
         at_s = self._first_time(fits_after)
-        return Reservation(max(at_s, now_s), room.total_free - sum(needs) if room.is_one else 0)
+        return Reservation(at_s, room.total_free - sum(needs) if room.is_one else 0)
 
-    def reserve_quota(self, team: str, gpus: int, left: int, now_s: float) -> Reservation:
+    def reserve_quota(self, team: str, gpus: int, left: int) -> Reservation:
         """The date for a job that `left` of its team's quota is not enough for."""
         room = left
 
@@ -82,7 +82,7 @@ class Expected:
                 room += what.job.work.gpus
             return room >= gpus
 
-        return Reservation(max(self._first_time(is_enough_after), now_s), room - gpus)
+        return Reservation(self._first_time(is_enough_after), room - gpus)
 
     def _first_time(self, is_enough_after: Callable[[Placed | Claim], bool]) -> float:
         """When the last one ends that is waited for; with it, all are counted that end then."""

@@ -22,6 +22,8 @@ class Nodes:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.free = list(sizes)
+        #: Whether it is counted together.
+        self.is_one = len(sizes) == 1
         self.total_free = sum(sizes)
         self.largest = max(sizes, default=0)
         # How many machines have so many free: whether a job fits is asked far oftener than it is placed.
@@ -29,16 +31,11 @@ class Nodes:
         for size in sizes:
             self._having[size] += 1
 
-    @property
-    def is_one(self) -> bool:
-        """Whether it is counted together."""
-        return len(self.free) == 1
-
     def copy(self) -> Nodes:
         """The same machines with the same GPUs free, to be changed apart."""
         other = Nodes(())
         other.free, other._having = self.free[:], self._having[:]
-        other.total_free, other.largest = self.total_free, self.largest
+        other.total_free, other.largest, other.is_one = self.total_free, self.largest, self.is_one
         return other
 
     def needs(self, gpus: int, nodes: int) -> Needs:
@@ -51,7 +48,7 @@ class Nodes:
 
     def fits(self, needs: Needs) -> bool:
         """Whether all parts find a place now."""
-        if len(needs) == 1 and len(self.free) == 1:
+        if self.is_one:
             return needs[0] <= self.total_free
         if sum(needs) > self.total_free:
             return False

@@ -193,7 +193,7 @@ def _change(works: Sequence[Work], before: Played, after: Played, seed: int) -> 
     value = _p90(new) - _p90(old)
     blocks = _blocks(submit)
     if len(blocks) < _FEWEST_BLOCKS:
-        return Missing(f"the records span {len(blocks)} days or less, too few to resample")
+        return Missing(f"the records span fewer than {_FEWEST_BLOCKS} days, too few to resample")
     draw = np.random.default_rng(seed)
     changes = []
     for _ in range(_RESAMPLES):

@@ -41,6 +41,7 @@ class Queue:
     def __init__(self, line: Line) -> None:
         self._line = line
         self._buckets: dict[tuple[object, ...], Bucket] = {}
+        self._heads: Heads = []  # kept in order, since they are asked for far oftener than they change
 
     def add(self, job: Waiting) -> Bucket:
         """Into the line; where it stands now."""
@@ -53,21 +54,22 @@ class Queue:
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = Bucket(name)
+        before = bucket.jobs[0][0] if bucket.jobs else None
         heapq.heappush(bucket.jobs, (job.key, job))
+        if before is None or job.key < before:
+            self._change_head(bucket, before)
         return bucket
 
     def heads(self, only: Iterable[Bucket] | None = None) -> Heads:
         """The first of each bucket, or only of those."""
-        buckets = self._buckets.values() if only is None else set(only)
-        return sorted((bucket.jobs[0][0], bucket) for bucket in buckets)
+        if only is None:
+            return self._heads[:]
+        return sorted((bucket.jobs[0][0], bucket) for bucket in set(only))
 
     def go_through(self, heads: Heads, start: Callable[[Waiting], bool | None]) -> Heads:
         """Start whom `start` can, in the order of the line; the others. None ends the matter."""
         left: Heads = []
-        looked_at = 0
-        while looked_at < len(heads):
-            head = heads[looked_at]
-            looked_at += 1
+        for looked_at, head in enumerate(heads, 1):  # which goes on to what is put in behind
             bucket = head[1]
             started = start(bucket.jobs[0][1])
             if started is None:
@@ -76,8 +78,15 @@ class Queue:
                 left.append(head)
                 continue
             heapq.heappop(bucket.jobs)
+            self._change_head(bucket, head[0])
             if bucket.jobs:
                 bisect.insort(heads, (bucket.jobs[0][0], bucket), looked_at)
             else:
                 del self._buckets[bucket.name]
         return left
+
+    def _change_head(self, bucket: Bucket, before: _Key | None) -> None:
+        if before is not None:
+            del self._heads[bisect.bisect_left(self._heads, (before, bucket))]
+        if bucket.jobs:
+            bisect.insort(self._heads, (bucket.jobs[0][0], bucket))

@@ -30,10 +30,10 @@ from jupyter_gpuprof.planning.fleetqueue import Bucket, Heads, Queue
 from jupyter_gpuprof.planning.fleetstate import Claim, Placed, Played, Waiting
 from jupyter_gpuprof.planning.fleetvictims import victims_for
 from jupyter_gpuprof.planning.workload import Work
-from jupyter_gpuprof.records.fleetpolicy import FleetPolicy, PriorityClass, Team
+from jupyter_gpuprof.records.fleetpolicy import FleetPolicy, PriorityClass
 
 _END, _HAND_OVER, _NOTICE, _GONE = range(4)
-_NO_TEAM, _NO_CLASS = Team(), PriorityClass()
+_NO_CLASS = PriorityClass()
 
 
 def replay(works: Sequence[Work], policy: FleetPolicy, *, seed: int = 0) -> Played:
@@ -52,15 +52,18 @@ class _Replay:
         self.works, self.policy, self.seed = works, policy, seed
         self.stable = Nodes(policy.nodes or (policy.gpus,))
         self.spot = Nodes((policy.spot.gpus,))
-        self.teams, self.classes = dict(policy.teams), dict(policy.classes)
+        self.classes = dict(policy.classes)
         self.lowest = min((kind.priority for _, kind in policy.classes), default=0)
         self.lowest = min(self.lowest, _NO_CLASS.priority)
         self.guarantees = {name: team.guarantee for name, team in policy.teams}
+        #: What a team may have at most, where its loans are limited.
+        self.limits = {n: t.guarantee + t.borrow for n, t in policy.teams if t.borrow is not None}
         self.usage: defaultdict[str, int] = defaultdict(int)
         self.running: defaultdict[str, dict[int, Placed]] = defaultdict(dict)
         self.queue = Queue(policy.line)
         self.expected = Expected() if policy.line == "backfill" else None
         self.events: list[tuple[float, int, int, Placed | Claim]] = []
+        self.loans = _Loans(self)
         self.number = self.claims_made = 0
         self.now = 0.0
         never = [math.nan] * len(works)
@@ -85,11 +88,8 @@ class _Replay:
                     # Behind one that fits as little as itself, it changes nothing.
                     if only is not None and bucket.first is job:
                         only.append(bucket)
-            # With "skip", nobody else can start when nothing but arrivals happened.
-            if only is None or (only and self.policy.line != "skip"):
-                self._look(None)
-            elif only:
-                self._look(only)
+            if only is None or only:
+                self._look(None if only is None or self._concerns_others(only) else only)
         return self.played
 
     def _happen(self, kind: int, what: Placed | Claim) -> bool:
@@ -120,9 +120,9 @@ class _Replay:
         """The job as it comes; None if no GPUs could ever be its own."""
         kind = self.classes.get(work.priority_class, _NO_CLASS)
         needs = self.stable.needs(work.gpus, work.nodes)
-        team = self.teams.get(work.team, _NO_TEAM)
-        most = math.inf if team.borrow is None else team.guarantee + team.borrow
-        on_stable = work.gpus <= most and choose(self.policy.nodes or (self.policy.gpus,), needs)
+        on_stable = work.gpus <= self.limits.get(work.team, math.inf) and choose(
+            self.policy.nodes or (self.policy.gpus,), needs
+        )
         if not on_stable and not (kind.preemptible and work.gpus <= self.policy.spot.gpus):
             return None
         aging_s = self.policy.aging_s
@@ -131,9 +131,25 @@ class _Replay:
             key = (work.submit_s - aging_s * kind.priority, 0.0, index)
         return Waiting(index, work, needs, kind.priority, kind.preemptible, key, work.run_s, work.submit_s)
 
+    def _concerns_others(self, arrived: list[Bucket]) -> bool:
+        """Whether those who waited already are to be asked again when nothing but arrivals happened.
+
+        With "skip" nobody else can start. With "backfill" neither, unless one takes over a reservation,
+        or has a claim before others of its team.
+        """
+        if self.expected is None:
+            return self.policy.line == "fifo"
+        return (
+            any(bucket.first.work.team in self.limits for bucket in arrived)
+            or any(bucket.first.key < self.loans.first_key for bucket in arrived)
+            or self._may_claim(self.queue.heads(arrived))
+        )
+
     def _look(self, only: list[Bucket] | None) -> None:
-        """Claims first, then loans, each in the order of the line."""
+        """Claims first, then loans, each in the order of the line; what is reserved holds for arrivals."""
         heads = self.queue.heads(only)
+        if only is None:
+            self.loans = _Loans(self)
         while self._may_claim(heads):
             made = self.claims_made
             heads = self.queue.go_through(heads, partial(self._claim_in_line, set()))
@@ -142,7 +158,7 @@ class _Replay:
             heads = self.queue.heads()  # who lends less now may have a claim in turn
         heads = self._may_borrow(heads)
         if heads:
-            self.queue.go_through(heads, _Loans(self).lend)
+            self.queue.go_through(heads, self.loans.lend)
 
     def _may_claim(self, heads: Heads) -> bool:
         """Whether it is worth asking for claims: most often nobody is within a guarantee, or above others."""
@@ -171,8 +187,8 @@ class _Replay:
             return []
         for head in heads:
             job = head[1].jobs[0][1]
-            is_limited = self.teams.get(job.work.team, _NO_TEAM).borrow is not None
-            if not is_limited and job.work.gpus > spot and not self.stable.fits(job.needs):
+            gpus = job.work.gpus
+            if gpus > spot and not self.stable.fits(job.needs) and job.work.team not in self.limits:
                 if is_waiting:
                     continue
                 is_waiting = True
@@ -314,6 +330,7 @@ class _Loans:
     def __init__(self, replay: _Replay) -> None:
         self.replay = replay
         self.first: Reservation | None = None
+        self.first_key: tuple[float, ...] = ()  # who has it; nobody stands before an empty place
         self.by_team: dict[str, Reservation] = {}
 
     def lend(self, job: Waiting) -> bool | None:
@@ -322,12 +339,11 @@ class _Loans:
         if job.preemptible and gpus <= replay.spot.total_free:
             replay._place(job, replay.spot.take((gpus,)), is_spot=True)
             return True
-        team = replay.teams.get(name, _NO_TEAM)
-        if team.borrow is not None:
-            left = team.guarantee + team.borrow - replay.usage[name]
+        if name in replay.limits:
+            left = replay.limits[name] - replay.usage[name]
             if gpus > left:
                 if replay.expected is not None and name not in self.by_team:
-                    self.by_team[name] = replay.expected.reserve_quota(name, gpus, left, now)
+                    self.by_team[name] = replay.expected.reserve_quota(name, gpus, left)
                 return False
         first, own = self.first, self.by_team.get(name)
         is_allowed = (first is None or first.allows(job, now)) and (own is None or own.allows(job, now))
@@ -341,5 +357,5 @@ class _Loans:
         if replay.policy.line == "fifo":
             return None
         if replay.expected is not None and first is None:
-            self.first = replay.expected.reserve(job.needs, replay.stable, now)
+            self.first, self.first_key = replay.expected.reserve(job.needs, replay.stable), job.key
         return False

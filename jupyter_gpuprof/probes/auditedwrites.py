@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Folders of compiled code, which are nobody's results; torch names the first in the environment by itself.
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 #: What is about to happen, by the audit event: the places of the paths among its arguments.
 _EVENTS = {
     "os.rename": (0, 1),
@@ -48,7 +50,8 @@ class FileWatch:
         on_refusal: Callable[[str], None],
     ) -> None:
         self._inside = os.path.realpath(inside)
-        self._allowed = [self._inside, *map(os.path.realpath, also)]
+        caches = [os.environ[name] for name in _CACHES if os.environ.get(name)]
+        self._allowed = [self._inside, *map(os.path.realpath, [*map(str, also), *caches])]
         self._refuse, self._on_write, self._on_refusal = refuse, on_write, on_refusal
         self._process = os.getpid()
         self._home = os.path.realpath(os.path.expanduser("~"))
@@ -88,7 +91,7 @@ class FileWatch:
             raise PermissionError(f"The audit does not let the cell write {real}")
 
     def _harmless(self, path: str) -> bool:
-        """Devices, folders of this process's own, sockets of workers, and caches in the home."""
+        """Devices, folders of this process's own, sockets of workers, and caches."""
         if any(_is_under(path, folder) for folder in (*self._allowed, "/dev", "/proc")):
             return True
         if os.path.dirname(path) == self._temporary and os.path.basename(path).startswith("pymp-"):

@@ -97,8 +97,10 @@ def _layout(item: Any, arrays: list[Any], plain: list[Any], path: str) -> Any:
         and kind is torch.Tensor
         and item.layout == torch.strided
         and item.device.type == "cpu"
+        and not item.requires_grad  # it would come back without
+        and not item.is_quantized
     ):
-        flat = item.detach().contiguous().reshape(-1)
+        flat = item.resolve_conj().resolve_neg().contiguous().reshape(-1)
         arrays.append(flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8))
         return ["t", str(item.dtype).removeprefix("torch."), tuple(item.shape)]
     mode = getattr(item, "mode", None)

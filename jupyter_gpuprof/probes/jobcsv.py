@@ -7,7 +7,7 @@ Alibaba's PAI tasks of 2020 and pods of 2023, and Tiresias's; Helios's counts by
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def read_table(
     lacking = [column for column in (mapping or {}).values() if column not in names]
     if lacking:
         raise UsageError(f"{where} has no column {lacking[0]!r}.", f"It has {', '.join(names)}.")
-    for i, cells in enumerate(csv.reader(rows, delimiter=mark), 1 if columns else 2):
+    for i, cells in enumerate(_rows(rows, mark), 1 if columns else 2):
         if not cells:
             continue
         tally.rows += 1
@@ -118,6 +118,18 @@ def read_table(
             continue
         tally.add(job, f"{where}, line {i}")
     return kind
+
+
+def _rows(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
+    """The cells of each row; a quote that is never closed takes only so many letters with it."""
+    reader = csv.reader(lines, delimiter=mark)
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield ["(too long)"]
 
 
 def _job(row: Mapping[str, str], shape: Mapping[str, str], kind: str, tally: Tally, line: int) -> Job:
@@ -170,7 +182,7 @@ def _series(
     at = [names.index(name) for name in ("time", "total_gpu_num", "running_gpu_num", "pending_gpu_num")]
     columns: list[list[float]] = [[], [], [], []]
     last = -float("inf")
-    for i, cells in enumerate(csv.reader(rows, delimiter=mark), 2):
+    for i, cells in enumerate(_rows(rows, mark), 2):
         tally.rows += 1
         try:
             moment = tally.time(cells[at[0]])

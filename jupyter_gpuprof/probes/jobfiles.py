@@ -22,6 +22,7 @@ from jupyter_gpuprof.probes.jobslurm import read_completions, read_sacct
 from jupyter_gpuprof.probes.jobtally import Tally
 from jupyter_gpuprof.records.fleet import JobRecords
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # as Windows' shells redirect
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 _KINDS = "sacct -P, jobcomp/filetxt, Philly, Helios, Acme, Alibaba, Kueue workloads, pods, or CSV with --map"
 
@@ -96,7 +97,8 @@ def _lines(path: Path, tally: Tally) -> list[str]:
     try:
         with path.open("rb") as file:
             head = file.read(2)
-        with _OPENERS.get(head, open)(path, "rt", encoding="utf-8-sig", errors="replace") as text:
+        encoding = "utf-16" if head in _UTF_16 else "utf-8-sig"
+        with _OPENERS.get(head, open)(path, "rt", encoding=encoding, errors="replace") as text:
             for line in text:
                 lines.append(line)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):

@@ -51,6 +51,8 @@ def _items(text: str, tally: Tally, where: str) -> list[Any]:
             items = whole.get("items", [whole])
             return items if isinstance(items, list) else []
         return whole if isinstance(whole, list) else []
+    except RecursionError:  # nothing that tells of jobs is nested like that
+        return []
     except ValueError:
         pass
     start = text.find("[", max(text.find('"items"'), 0))

@@ -16,7 +16,7 @@ GRACE_S = 3.0
 
 
 def start(
-    command: Sequence[str], *, tag: str, env: Mapping[str, str], output: Path
+    command: Sequence[str], *, tag: str, env: Mapping[str, str], output: Path, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
     """Start a job without a terminal, its output going to a file.
 
@@ -25,6 +25,7 @@ def start(
         tag: what the job's processes are known by.
         env: added to this process's environment.
         output: where stdout and stderr go.
+        stdin: what it reads; by default nothing.
 
     Raises:
         OSError: it cannot be started.
@@ -32,7 +33,7 @@ def start(
     with open(output, "ab") as file:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**os.environ, **env, TAG: tag},
@@ -57,13 +58,19 @@ def how_ended(process: subprocess.Popen[bytes]) -> str:
     return f"the process ended with exit status {status}" if status else ""
 
 
-def end(process: subprocess.Popen[bytes], tag: str, grace_s: float = GRACE_S) -> None:
+def end(process: subprocess.Popen[bytes], tag: str, grace_s: float = GRACE_S, keep: int = 0) -> None:
     """End a job and everything that came of it; returns when all of it is gone (or cannot be ended).
 
     Its process group is asked first. What is left of it, and what left the group but carries the tag,
     is then killed.
+
+    Args:
+        process: the job's first one.
+        tag: the job's.
+        grace_s: seconds between asking and killing.
+        keep: the pid of a process that carries the tag and stays.
     """
-    others = [found for found in tagged(tag) if found.pid != process.pid]
+    others = [found for found in tagged(tag) if found.pid not in (process.pid, keep)]
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
         try:
@@ -73,7 +80,8 @@ def end(process: subprocess.Popen[bytes], tag: str, grace_s: float = GRACE_S) ->
     _signal_group(process.pid, signal.SIGKILL)
     known = {(found.pid, found.create_time()) for found in others if found.is_running()}
     for found in tagged(tag):
-        known.add((found.pid, found.create_time()))
+        if found.pid != keep:
+            known.add((found.pid, found.create_time()))
     _kill(known)
     try:
         process.wait(grace_s)

@@ -15,6 +15,12 @@ _NO_TIME = frozenset({"", "unknown", "none", "n/a", "na", "nan", "null", "-", "i
 _NOT_YET = Missing("has not happened")
 
 
+#: Of one job; more is a slip of the pen.
+_MOST_GPUS = 1_000_000
+#: Moments between 0001 and 9999, which a date can tell.
+_DATES_S = (-62_135_596_800.0, 253_402_300_799.0)
+
+
 class BadRow(Exception):
     """A row that cannot be used; the message is the reason."""
 
@@ -92,7 +98,7 @@ class Tally:
         if words.lower() in _NO_TIME:
             return _NOT_YET
         if re.fullmatch(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", words):
-            return float(words)
+            return _in_dates(float(words))
         try:
             moment = datetime.fromisoformat(words.replace("Z", "+00:00").replace("/", "-"))
         except ValueError:
@@ -100,7 +106,13 @@ class Tally:
         if moment.tzinfo is None:
             self.is_zone_guessed = True
             moment = moment.replace(tzinfo=self.zone)
-        return moment.timestamp()
+        return _in_dates(moment.timestamp())
+
+
+def _in_dates(moment_s: float) -> float:
+    if not _DATES_S[0] <= moment_s <= _DATES_S[1]:
+        raise BadRow("a time is before the year 1 or after 9999")
+    return moment_s
 
 
 def number(text: object) -> Number:
@@ -131,6 +143,8 @@ def _nonsense(job: Job) -> str:
     submit, start, end = job.submit_s, job.start_s, job.end_s
     if not isinstance(job.gpus, Missing) and job.gpus < 0:
         return "it has less than no GPU"
+    if not isinstance(job.gpus, Missing) and job.gpus > _MOST_GPUS:
+        return f"it has more than {_MOST_GPUS:,} GPUs"
     if not isinstance(job.ran_s, Missing) and job.ran_s < 0:
         return "it ran for less than no time"
     if not isinstance(start, Missing):

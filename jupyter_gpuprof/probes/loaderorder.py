@@ -43,7 +43,8 @@ class Numbers:
         # A generator: the loader asks it for every batch, and nothing of Python's is cheaper.
         self.begin()
         keep = self._last.append
-        for self._count, batch in enumerate(self._source, self._count + 1):  # type: ignore[arg-type]
+        for count, batch in enumerate(self._source, self._count + 1):  # type: ignore[arg-type]
+            self._count = count
             keep(batch)
             yield batch
 

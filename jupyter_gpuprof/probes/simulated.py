@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.probes.hostmemory import free_bytes, private_bytes
-from jupyter_gpuprof.probes.machine import usable_cores
 from jupyter_gpuprof.probes.nvml import DeviceReader, NvmlReader
 from jupyter_gpuprof.probes.processes import ProcessTable
 from jupyter_gpuprof.records.devices import DeviceProcess, DeviceReading, ProcessWork, Snapshot
@@ -57,6 +56,10 @@ class SimulatedReader:
 
     def read(self) -> Snapshot:
         """The device now, from this user's processes that a Jupyter server started."""
+        from jupyter_gpuprof.probes.machine import (
+            usable_cores,
+        )  # loads all records of a run: not at the start
+
         now_s = self._clock() * 1e-9
         cpu_s = {process.id: process.cpu_s for process in self._table.look(())}
         sizes = {id.pid: self._held(id.pid) or 0 for id in cpu_s}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import os
 import types
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -17,6 +19,8 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _BRIEF = 16
 #: From this length on, a list is tried in one go.
 _LONG = 64
+#: Flag of classes that were made by a class statement.
+_MADE_BY_PYTHON = 1 << 9
 
 
 class Unreadable(Exception):
@@ -71,17 +75,17 @@ class ValueDigest:
     def _token(self, value: Any, kind: type, path: str) -> bytes:
         if isinstance(value, PurePath):
             return self._plain(str(value))
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        if kind in (np.ndarray, np.memmap) and not value.dtype.hasobject:
             return self._array(value, "array")
         if isinstance(value, np.generic):
             return self._array(np.asarray(value), "scalar")
-        if kind.__module__.split(".")[0] == "torch" and hasattr(value, "untyped_storage"):
+        if hasattr(kind, "untyped_storage"):
             return self._tensor(value)
         if kind in (list, tuple):
             return self._sequence(value, kind, path)
         if kind in (set, frozenset):
             return _joined(kind.__name__, sorted(self.token(item, f"{path}.") for item in value))
-        if isinstance(value, (dict, types.MappingProxyType)):
+        if kind in (dict, OrderedDict, types.MappingProxyType):
             items = list(value.items())
             count = len(items)
             if self._brief and count > _BRIEF:
@@ -93,8 +97,13 @@ class ValueDigest:
         known = self._of_thing(value, path)
         return known if known is not None else self.state(value, path)
 
-    def state(self, value: Any, path: str) -> bytes:
+    def state(self, value: Any, path: str, *, without: Collection[str] = ()) -> bytes:
         """What stands for an object: its class, and its attributes or what it is taken apart into.
+
+        Args:
+            value: the object.
+            path: how it is reached, for messages.
+            without: attributes to leave out.
 
         Raises:
             Unreadable: it cannot be taken apart.
@@ -102,29 +111,31 @@ class ValueDigest:
         kind = type(value)
         name = f"{kind.__module__}.{kind.__qualname__}"
         held = getattr(value, "__dict__", None)
-        slots = [s for c in kind.__mro__ for s in _slots(c) if hasattr(value, s)]
-        if held is not None or slots:
-            parts = {**(held or {}), **{slot: getattr(value, slot) for slot in slots}}
-            parts.pop("__weakref__", None)
-            tokens = [
-                n.encode() + b"=" + self.token(part, f"{path}.{n}") for n, part in sorted(parts.items())
-            ]
-            if isinstance(value, Mapping):
-                tokens.append(self.token(dict(value), path))
-            return _joined(name, tokens)
+        slots = {s: getattr(value, s) for c in kind.__mro__ for s in _slots(c) if hasattr(value, s)}
+        if (held is None and not slots) or not _is_its_attributes(kind):
+            return self._apart(value, name, path)
+        parts = {**(held or {}), **slots}
+        tokens = [
+            n.encode() + b"=" + self.token(part, f"{path}.{n}")
+            for n, part in sorted(parts.items())
+            if n not in without and n != "__weakref__"
+        ]
+        return _joined(name, tokens)
+
+    def _apart(self, value: Any, name: str, path: str) -> bytes:
+        """As pickle takes it apart: what is in it besides attributes, and what it leaves out by itself."""
         try:
-            reduced = value.__reduce_ex__(2)
+            reduce = copyreg.dispatch_table.get(type(value))
+            reduced = reduce(value) if reduce is not None else value.__reduce_ex__(2)
         except Exception:
-            raise Unreadable(f"{path}, a {kind.__qualname__},") from None
+            raise Unreadable(f"{path}, a {type(value).__qualname__},") from None
         if isinstance(reduced, str):
             return _joined(name, [reduced.encode()])
         function, arguments, *rest = reduced
         tokens = [f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}".encode()]
-        tokens += [self.token(part, path) for part in arguments if not isinstance(part, type)]
-        for part in rest:
-            if part is not None:
-                tokens.append(self.token(part if isinstance(part, (dict, tuple)) else list(part), path))
-        return _joined(name, tokens)
+        parts = [part for part in arguments if not isinstance(part, type)]
+        parts += [list(part) if isinstance(part, Iterator) else part for part in rest[:3]]
+        return _joined(name, tokens + [self.token(part, path) for part in parts])
 
     def _plain(self, value: Any) -> bytes:
         if type(value) is str and os.sep in value and not self._brief:
@@ -147,6 +158,9 @@ class ValueDigest:
     def _quick(self, value: Any) -> bytes | None:
         """A long list of plain data, or of short tuples of such; None for anything else."""
         paths: list[bytes] = []
+        if len(kinds := {type(item) for item in value if type(item) in (tuple, list)}) > 1:
+            return None
+        head = "".join(kind.__name__ for kind in kinds).encode()
         for item in value:
             for part in item if type(item) in (tuple, list) else (item,):
                 if type(part) is str:
@@ -159,7 +173,7 @@ class ValueDigest:
                     return None
         if not paths:
             try:
-                return hashlib.sha256(msgspec.msgpack.encode(value)).digest()
+                return hashlib.sha256(head + msgspec.msgpack.encode(value)).digest()
             except (OverflowError, UnicodeEncodeError, ValueError):
                 return None
         left = [
@@ -169,15 +183,17 @@ class ValueDigest:
             for item in value
         ]
         try:
-            return hashlib.sha256(msgspec.msgpack.encode([left, paths])).digest()
+            return hashlib.sha256(head + msgspec.msgpack.encode([left, paths])).digest()
         except (OverflowError, UnicodeEncodeError, ValueError):
             return None
 
     def _array(self, value: Any, what: str) -> bytes:
-        head = f"{what} {value.dtype.str} {value.shape}"
+        head = f"{what} {value.dtype!r} {value.shape}"
         if self._brief:
             return head.encode()
-        return _joined(head, [hashlib.sha256(np.ascontiguousarray(value).data).digest()])
+        flat = np.ascontiguousarray(value).reshape(-1)
+        bits = flat.view(np.uint8) if flat.nbytes else np.empty(0, np.uint8)
+        return _joined(head, [hashlib.sha256(bits.data).digest()])
 
     def _tensor(self, value: Any) -> bytes:
         import torch
@@ -187,14 +203,27 @@ class ValueDigest:
             return head.encode()
         with torch.no_grad():
             flat = value.detach().to_dense() if value.layout != torch.strided else value.detach()
-            flat = flat.cpu().contiguous().reshape(-1)
+            flat = flat.resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
             bits = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
         return _joined(head, [hashlib.sha256(bits.data).digest()])
 
 
 def _slots(kind: type) -> tuple[str, ...]:
     slots = kind.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    own = f"_{kind.__name__.lstrip('_')}"  # as Python writes private names
+    return tuple(own + n if n.startswith("__") and not n.endswith("__") else n for n in names)
+
+
+def _is_its_attributes(kind: type) -> bool:
+    """Whether nothing is in an object but attributes, and it says nothing else when it is pickled."""
+    if kind in copyreg.dispatch_table:
+        return False
+    same = all(
+        getattr(kind, name, None) is getattr(object, name, None)
+        for name in ("__reduce_ex__", "__reduce__", "__getstate__")
+    )
+    return same and all(base.__flags__ & _MADE_BY_PYTHON for base in kind.__mro__[:-1])
 
 
 def _joined(head: str, tokens: list[bytes]) -> bytes:

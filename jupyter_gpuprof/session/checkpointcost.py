@@ -200,11 +200,13 @@ def _ways(
         notes.append(f"No save in the background was timed: {why}.")
         return ways
 
+    group = Ranks().group  # its own: the thread that saves talks to the other ranks while this one does
+
     def background(path: Path) -> files.Wait:
-        return files.save_asynchronously(trainedstate.state_of(objects), path, ranks.group)
+        return files.save_asynchronously(trainedstate.state_of(objects), path, group)
 
     def read_shards(path: Path) -> None:
-        files.load_distributed(trainedstate.state_of(objects), path, ranks.group)
+        files.load_distributed(trainedstate.state_of(objects), path, group)
 
     ways.append(Way("asynchronous", background, read_shards))
     return ways

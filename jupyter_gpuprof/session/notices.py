@@ -30,6 +30,8 @@ class Notices:
         self.reason = ""
         #: What the process should exit with, as a shell would say it.
         self.exit_code = 128 + signal.SIGTERM
+        #: User signals that somebody else handles; they are not ours to take.
+        self.left: tuple[str, ...] = ()
         self._seen = False
         self._before: dict[int, Any] = {}
         self._stopped = threading.Event()
@@ -40,7 +42,10 @@ class Notices:
         if threading.current_thread() is threading.main_thread():
             for name in _SIGNALS:
                 number = getattr(signal, name, None)
-                if number is None or (name != "SIGTERM" and signal.getsignal(number) is not signal.SIG_DFL):
+                if number is None:
+                    continue
+                if name != "SIGTERM" and signal.getsignal(number) is not signal.SIG_DFL:
+                    self.left += (name,)
                     continue
                 self._before[number] = signal.signal(number, self._note)
         cloud = cloud_here()

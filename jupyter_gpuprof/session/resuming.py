@@ -37,7 +37,7 @@ class Start:
 
     def __str__(self) -> str:
         if not self.checkpoint:
-            return "A new run."
+            return " ".join(("A new run.", *self.notes))
         where = f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
         return " ".join((f"Goes on at {where} from {self.checkpoint}.", *self.notes))
 

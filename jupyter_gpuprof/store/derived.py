@@ -47,6 +47,7 @@ class Derived:
         about: what `jupyter_gpuprof.records.derived.CacheEntry` says of it, as plain data.
         unpacker: what reads results of a layout.
         limit_bytes: of the whole cache.
+        objection: asked before anything is written; why it must not be, or "".
 
     Attributes:
         trouble: why nothing more is kept, or "".
@@ -59,10 +60,12 @@ class Derived:
         about: Mapping[str, Any],
         unpacker: Callable[[bytes], Unpack],
         limit_bytes: int,
+        objection: Callable[[], str] = str,
     ) -> None:
         self.root, self.key, self.folder = root, key, root / key
         self.trouble = ""
         self._about, self._unpacker, self._limit_bytes = dict(about), unpacker, limit_bytes
+        self._objection = objection
         self._shards: dict[str, Shard] = {}
         self._by_number: list[Shard] = []
         self._items, self._where = array("q"), array("q")
@@ -188,7 +191,9 @@ class Derived:
                 return True
             try:
                 with self._locked() as mine:
-                    if mine:
+                    if mine and (why := self._objection()):
+                        self.trouble = why
+                    elif mine:
                         self._publish()
                     else:
                         return False

@@ -119,7 +119,8 @@ def group_cells(group: FleetGroup, groups: Sequence[FleetGroup]) -> tuple[str, .
     if any(known(one.used_ratio) is not None for one in groups):
         used = (percent(group.used_ratio),)
     busy = f"{percent(group.busy_ratio)} {interval(group.busy_ratio)}".strip()
-    return (clean(group.key) or "(none)", hours(group.gpu_hours), busy, *used, *wait_cells(group.waits))
+    waits = wait_cells(group.waits)[1:]  # of those of its jobs whose wait is told
+    return (clean(group.key) or "(none)", hours(group.gpu_hours), busy, *used, f"{group.jobs:,}", *waits)
 
 
 def wait_cells(waits: Waits) -> tuple[str, ...]:

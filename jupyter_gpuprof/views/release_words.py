@@ -18,6 +18,7 @@ _NEXT: dict[Action, str] = {
     "none": "",
     "end orphan": "it is ended",
 }
+_EXPERIMENTAL = "This is experimental: unless all its conditions hold then, nothing is done, and it says why."
 _DONE: dict[Action, str] = {
     "shutdown": "It is shut down now; its variables are lost.",
     "warn": "",
@@ -75,6 +76,8 @@ def note_words(note: ReaperNote) -> str:
 def status_words(status: ReaperStatus) -> list[str]:
     """How the kernel's reaper stands, sentences."""
     if status.policy is None:
+        if status.steps_back:
+            return [sentence(f"The reaper of this kernel is off; {status.steps_back}.")]
         said = ["The reaper of this kernel is off; %gpuprof reaper on --after 30m turns it on."]
     else:
         policy = status.policy
@@ -82,6 +85,8 @@ def status_words(status: ReaperStatus) -> list[str]:
             f"The reaper of this kernel is on: {policy.action} after {seconds(policy.idle_timeout_s)} "
             f"without work, with a warning {seconds(policy.warn_before_s)} before."
         ]
+        if policy.action == "suspend":
+            said.append(_EXPERIMENTAL)
         if status.decision is not None and not status.steps_back:
             said.append(status.decision.sentence)
             said += [f"In the way: {veto}." for veto in status.decision.vetoes]

@@ -36,9 +36,12 @@ def case_cells(case: Case) -> tuple[str, ...]:
 
 
 def case_points(audit: ResumeAudit) -> list[str]:
-    """What each interruption that did not go on identically showed."""
-    told = [case for case in audit.cases if case.outcome != "identical"]
-    return [f"Interrupted {clean(case.name)}: {sentence(case.sentence)}" for case in told]
+    """What the interruptions that did not go on identically showed; those that showed the same, together."""
+    told: dict[str, list[str]] = {}
+    for case in audit.cases:
+        if case.outcome != "identical":
+            told.setdefault(case.sentence, []).append(clean(case.name))
+    return [f"Interrupted {'; '.join(names)}: {sentence(words)}" for words, names in told.items()]
 
 
 def audit_facts(audit: ResumeAudit) -> list[tuple[str, str]]:

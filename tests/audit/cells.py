@@ -15,8 +15,6 @@ torch.manual_seed(0)
 class Items(Dataset):
     def __len__(self): return 12
     def __getitem__(self, i): return torch.full((3,), float(i))
-class Augmented(Items):
-    def __getitem__(self, i): return torch.full((3,), float(i)) + torch.rand(3)
 model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(), torch.nn.Linear(4, 1))
 optimizer = torch.optim.Adam(model.parameters(), 0.01)
 def falling(step): return 0.9 ** step
@@ -43,11 +41,15 @@ def notebook(setup: str = "", **names: Any) -> Notebook:
     return Notebook(SETUP + setup, **names)
 
 
-#: Functions of the person's own; the environment plants a fault in them.
+#: Functions of the person's own; the file PLANTED plants a fault in them.
 OWN_SETUP = """
-def planted(): return os.environ.get("PLANTED", "")
+def planted(): return open("PLANTED").read()
 generator = torch.Generator()
-loader = DataLoader(Items(), 4, shuffle=True, generator=generator)
+import numpy
+class Drawn(Items):
+    def __getitem__(self, i):
+        return super().__getitem__(i) + (numpy.random.rand() if planted() == "augmentation" else 0)
+loader = DataLoader(Drawn(), 4, shuffle=True, generator=generator)
 first_epoch = skip = 0
 random = None
 def state():
@@ -71,6 +73,8 @@ def save(path):
         with open(path, "w") as file:
             file.write(name)
         torch.save(state(), name)
+    elif planted() == "raises":
+        raise OSError("full")
     elif planted() == "shard":
         whole = state()
         torch.save({k: whole.pop(k) for k in ("model", "batch", "epoch")}, path + "-0")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jupyter_gpuprof.analysis.resumeaudit import conclude_audit
+from jupyter_gpuprof.errors import RerunError
 from jupyter_gpuprof.records.resumeaudit import Case
 from jupyter_gpuprof.session.audit.plan import Kill, Planned, write_kills
 from jupyter_gpuprof.session.audit.processes import Options, Processes
@@ -15,17 +18,29 @@ from jupyter_gpuprof.session.reruns.cell import Cell
 from tests.audit.cells import OWN, OWN_SETUP, notebook
 
 pytestmark = pytest.mark.slow
+Plant = Callable[[str], Any]
 MIDDLE = Planned("in the middle of epoch 0", (Kill(1),))
 END = Planned("exactly at the end of epoch 0", (Kill(3),))
 TWICE = Planned("twice within epoch 0", (Kill(1, "SIGTERM"), Kill(2)))
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Any]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The processes of one audit and its straight run, which neither saves nor loads: all faults share it."""
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "PLANTED").touch()
     options = Options("save", "load", Folders(), 8, 120, False)
-    with Processes(Cell(OWN), notebook(OWN_SETUP).namespace, options, None) as processes:
-        yield processes, processes.straight()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with Processes(Cell(OWN), notebook(OWN_SETUP).namespace, options, None) as processes:
+            yield processes, processes.straight()
+
+
+@pytest.fixture
+def plant(own: Any) -> Iterator[Plant]:
+    """Plants a fault until the end of the test."""
+    yield Path("PLANTED").write_text
+    Path("PLANTED").write_text("")
 
 
 def audited(own: Any, case: Planned) -> Case:
@@ -61,35 +76,53 @@ def test_right_functions_are_identical(own: Any) -> None:
     ],
 )
 def test_a_planted_fault_is_named(
-    own: Any, monkeypatch: pytest.MonkeyPatch, fault: str, case: Planned, missing: str, step: int, words: str
+    own: Any, plant: Plant, fault: str, case: Planned, missing: str, step: int, words: str
 ) -> None:
-    monkeypatch.setenv("PLANTED", fault)
+    plant(fault)
     found = audited(own, case)
     assert (found.outcome, found.missing, found.first_step) == ("differs", missing, step), found
     assert words in found.sentence
     assert f"first step that differs is {step}" in found.sentence
 
 
-def test_the_shuffle_of_epoch_0_comes_again(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shuffle_of_epoch_0_comes_again(own: Any, plant: Plant) -> None:
     """The loop seeds its generator once, and saves nothing of that: the straight run is another one too."""
-    monkeypatch.setenv("PLANTED", "shuffle")
+    plant("shuffle")
     processes, _ = own
     found = processes.case(END, processes.straight(1))
     assert (found.outcome, found.missing, found.first_step) == ("differs", "shuffle", 4)
     assert "the order of epoch 0 again" in found.sentence
 
 
-def test_a_pointer_before_its_data_is_named(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLANTED", "pointer")
+def test_augmentation_whose_random_state_is_not_saved(own: Any, plant: Plant) -> None:
+    """The loop saves torch's random state, and its data set draws from numpy's."""
+    plant("augmentation")
+    processes, _ = own
+    straight = processes.straight(1)
+    found = processes.case(END, straight)
+    assert (found.outcome, found.went_on_after) == ("order identical, augmentation differs", 3), found
+    outcome, sentence = conclude_audit([found], straight)
+    assert outcome == found.outcome
+    assert "the same samples at the same learning rates" in sentence
+
+
+def test_a_save_that_raises_is_said_of_it(own: Any, plant: Plant) -> None:
+    plant("raises")
+    with pytest.raises(RerunError, match="`save` raised OSError: full"):
+        audited(own, MIDDLE)
+
+
+def test_a_pointer_before_its_data_is_named(own: Any, plant: Plant) -> None:
+    plant("pointer")
     (found,) = in_saves(own, cut=False)
     assert (found.outcome, found.missing) == ("differs", "pointer before data")
     assert "was not written yet" in found.sentence
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_half_a_checkpoint_is_named(own: Any, monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
+def test_half_a_checkpoint_is_named(own: Any, plant: Plant, cut: bool) -> None:
     """Two files over the old ones: half of one is written, or only one of them."""
-    monkeypatch.setenv("PLANTED", "shard")
+    plant("shard")
     (found,) = in_saves(own, cut=cut)
     assert found.missing == ("half-written file" if cut else "parts of two saves")
     words = "Half of checkpoint-0 was written"

@@ -17,8 +17,11 @@ from jupyter_gpuprof.analysis.resumeaudit import (
     conclude_case,
 )
 from jupyter_gpuprof.analysis.resumecompare import HIDDEN, VISIBLE, repeatable
+from jupyter_gpuprof.errors import RerunError
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.resumeaudit import Case, ResumeAudit, SeenStep
+from jupyter_gpuprof.session.audit.processes import check_steps
+from jupyter_gpuprof.views.resumeaudit_words import case_points
 
 ALL = frozenset(VISIBLE + HIDDEN)
 
@@ -126,6 +129,15 @@ def test_what_was_not_restored_is_named(name: str, missing: str) -> None:
     assert (case.outcome, case.first_step, case.missing) == ("differs", 7, missing)
 
 
+def test_the_first_batch_again_with_a_trained_model_is_a_lost_position() -> None:
+    straight = trail()
+    first, *rest = straight
+    steps = (dataclasses.replace(first, weights=straight[4].weights, losses=("other",)), *rest)
+    case = judged(straight, 5, steps)
+    assert (case.missing, case.went_on_after, case.first_step) == ("loader position", 0, 1)
+    assert "the parameters are those after step 4, and the samples those of step 1" in case.sentence
+
+
 def test_beginning_anew() -> None:
     straight = trail()
     assert judged(straight, 5, straight, wrote=False).outcome == "not tested"
@@ -201,3 +213,32 @@ def test_the_outcome_of_all_and_the_record() -> None:
         )  # fmt: skip
         assert record.audit == audit
         assert ResumeAudit.from_dict(record.to_dict()) == record
+
+
+def test_a_run_too_short_for_an_epoch_says_so_in_its_sentence() -> None:
+    for steps, ended, told in ((trail(1), False, True), (trail(1), True, False), (trail(2), False, False)):
+        straight = Straight(steps, ALL, ended)
+        good = conclude_case("then", ("SIGKILL",), straight, 2, [Resumed(steps[2:], "", ended)])
+        outcome, sentence = conclude_audit([good], straight)
+        assert outcome == "identical"
+        assert ("No epoch ended within 4 steps" in sentence) is told
+
+
+def test_a_loop_without_a_loader_is_told_so() -> None:
+    one = trail(1, 2)[0]
+    with pytest.raises(RerunError, match="trains without a DataLoader"):
+        check_steps([dataclasses.replace(one, samples=(), content="")])
+    for steps, words in (([], "no training step"), ([one], "one training step, and an audit needs two")):
+        with pytest.raises(RerunError, match=words):
+            check_steps(steps)
+
+
+def test_interruptions_that_showed_the_same_are_told_together() -> None:
+    straight = Straight(trail(), ALL, False)
+    none = judged(straight.steps, 1, straight.steps, wrote=False)
+    cases = (dataclasses.replace(none, name="here"), dataclasses.replace(none, name="there"))
+    audit = ResumeAudit(
+        "a", "r", "cell", "2026-12-01T00:00:00", "d", "the cell itself", 12, 4, cases,
+        *conclude_audit(cases, straight),
+    )  # fmt: skip
+    assert case_points(audit) == [f"Interrupted here; there: {none.sentence}"]

@@ -92,17 +92,17 @@ def test_a_captured_logger_and_id_do_not_count(tmp_path: Path) -> None:
 
 
 def test_a_library_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jupyter_gpuprof.session.cache import codewalk
+    from jupyter_gpuprof.session.cache import lookups
 
     def mean(x: Any) -> Any:
         return np.mean(x)
 
     key = key_of(mean)
     assert plan_of(mean, "it").parts["version numpy"] == np.__version__
-    codewalk._version_of.cache_clear()
+    lookups.version_of.cache_clear()
     monkeypatch.setattr(np, "__version__", "99")
     assert key_of(mean) != key
-    codewalk._version_of.cache_clear()
+    lookups.version_of.cache_clear()
 
 
 def test_a_changed_file_counts_and_a_moved_folder_only_by_path(tmp_path: Path) -> None:

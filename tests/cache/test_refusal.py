@@ -135,7 +135,7 @@ def test_what_cannot_be_split_says_why(tmp_path: Path) -> None:
         cached(Changes(root, Scale(2), Flip()), split=True)
     with pytest.raises(CacheRefused, match="random"):
         cached(Files(root, Flip(), Scale(2)), split=True)
-    with pytest.raises(UsageError, match="no numbers"):
+    with pytest.raises(UsageError, match="no numbered items"):
         cached(x for x in range(3))
     with pytest.raises(CacheRefused, match=r"sample\[0\] is a Compose, which cannot be kept"):
         cached(Files(root, lambda x: Compose([])))

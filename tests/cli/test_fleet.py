@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from jupyter_gpuprof.cli.fleet import add_fleet
+from jupyter_gpuprof.cli.main import main
 from jupyter_gpuprof.errors import GpuprofError, OptionError, UsageError
 from jupyter_gpuprof.records.ledger import LedgerRow
 from jupyter_gpuprof.records.reading import Missing
@@ -70,6 +72,15 @@ def test_a_report_in_text_json_html_and_figures(tmp_path: Path, capsys: pytest.C
     assert "Bokeh" in outputs["figure"].read_text()
 
 
+def test_jobs_without_waits_are_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet("report", TIRESIAS) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    first = rows.index(["GPUs", "GPU-hours", "busy", "jobs", "p50", "p90", "p99", "waiting"])
+    counts = [int(row[3]) for row in rows[first + 1 : first + 5]]
+    assert 0 not in counts
+    assert sum(counts) == 60
+
+
 def test_a_replay_against_reservations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = policy(tmp_path, 'pool: {gpus: 16, price: 2}\nteams: {"": {guarantee: 16}}\nline: fifo\n')
     out, page, what_if = (tmp_path / name for name in ("out.json", "out.html", "what-if.html"))
@@ -129,7 +140,7 @@ def test_every_key_of_a_policy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("line: skip", "line: luck"), "line is fifo, skip, backfill, not 'luck'"),
+        (("line: skip", "line: luck"), "shared.yaml, line 8, line takes fifo, skip or backfill, not 'luck'"),
         (("guarantee: 12", "guarantee: 20"), "guarantees add up to 20 GPUs, and the pool has 16"),
         (("teams:", "theme:"), "shared.yaml, line 4, theme is not known"),
         (("cycle: 1s", "cycel: 1s"), "shared.yaml, line 10, reclaim.cycel is not known"),
@@ -137,6 +148,11 @@ def test_every_key_of_a_policy(tmp_path: Path) -> None:
         (("gpus: 16", "gpus: many"), "shared.yaml, line 2, pool.gpus takes a whole number"),
         (("priority: 10", "priority: high"), "line 7, classes.release takes|priority takes a whole number"),
         (("pool:\n", "pool: [\n"), "is no YAML"),
+        (("pool:\n", "pool: &a\n  again: *a\n"), "is no YAML"),
+        (("pool:\n", "pool:\n\tprice: 1\n"), "shared.yaml, line 2 is no YAML"),
+        (("  price: 2.0", "  gpus: 8"), "line 3, pool.gpus is there twice, first in line 2"),
+        (("gpus: 16", "nodes: {count: 1000000000, gpus: 8}"), "line 2, pool.nodes.count takes a whole"),
+        (("between: 6h", "between: 0s"), "line 12, spot.between takes a time above 0"),
     ],
 )
 def test_a_wrong_policy_is_named_with_line_and_key(
@@ -158,6 +174,12 @@ def test_what_cannot_be_answered_says_so(tmp_path: Path) -> None:
         fleet("replay", waiting, "--map", "id=id,gpus=gpus,submit=asked", "--policy", empty)
     with pytest.raises(OptionError, match="cannot be read"):
         fleet("replay", TIRESIAS, "--policy", tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(bytes(range(256)))
+    with pytest.raises(OptionError, match=r"binary\.yaml is no YAML"):
+        load_policy(tmp_path / "binary.yaml")
+    for price in ("-1", "nan"):
+        with pytest.raises(SystemExit):
+            fleet("report", SACCT, "--price", price)
     with pytest.raises(GpuprofError, match="cannot be written"):
         fleet("report", SACCT, "--json", tmp_path / "nowhere" / "x.json")
 
@@ -234,3 +256,17 @@ def measured_save(started_at: str, name: str, p99_s: float) -> CheckpointCost:
     times = SaveTimes("torch.save", 5, 1e9, 1.0, 1.0, p99_s, p99_s, 1.0)
     device = Device("cuda", "H200", 1, Missing("not asked"), simulated=False)
     return CheckpointCost(started_at, "", name, started_at, device, "", (), 1e9, (times,), "")
+
+
+def test_ctrl_c_ends_a_search_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("jupyter_gpuprof.session.fleet.comparison.workload", stop)
+    out = tmp_path / "out.json"
+    words = ["fleet", "replay", TIRESIAS, "--policy", policy(tmp_path), "--search", "--json", out]
+    assert main([str(word) for word in words]) == 130
+    assert capsys.readouterr() == ("", "jupyter gpuprof: stopped.\n")
+    assert not out.exists()

@@ -85,6 +85,23 @@ def test_the_ledger_takes_the_price_of_the_servers_configuration(
     assert "jupyter_server_config cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--price", "-1"], "A device hour costs a number from 0 on, not -1."),
+        (["--price", "nan"], "A device hour costs a number from 0 on, not nan."),
+        (["--price", "inf"], "A device hour costs a number from 0 on, not inf."),
+        (["--since", "0d"], "The ledger is summed over a time above 0, not 0 s."),
+    ],
+)
+def test_the_ledger_takes_no_nonsense(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["ledger", "--price", "0", "--since", "999999999d"]) == 0  # longer than there are dates
+
+
 def test_devices_are_those_of_a_running_server(
     tmp_path: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,6 +140,8 @@ def test_published_rates() -> None:
         Saving(d, llama.planned_s, 0), intervals.young(d, llama.planned_s)
     ) == pytest.approx(0.1)
     assert interruptions.observed(466, 54 * 24 * HOUR).planned_s / HOUR == printed(2.7811)
+    for nodes, hours in ((2048, 1.803), (16_384, 0.2254)):  # 6.50 failures in 1000 days of a node
+        assert interruptions.given_rate(nodes * 6.50 / 1000 / 24).planned_s / HOUR == printed(hours)
 
 
 # -- properties ------------------------------------------------------------------------------------

@@ -268,3 +268,27 @@ def test_a_packed_file_that_breaks_off(tmp_path: Path) -> None:
     records = read(tmp_path, gzip.compress(text.encode())[:-4000], "jobs.gz")
     assert 0 < len(records.jobs) < 3000
     assert "breaks off" in records.notes[0]
+
+
+def test_what_no_job_can_be_is_refused_and_the_rest_is_read(tmp_path: Path) -> None:
+    table = (
+        "num_gpu,submit_time,duration,job_id\n1,1e18,5,a\n1,-1e12,5,b\n1e300,0,5,c\n"
+        f'1,0,"{"x" * 200_000},d\n1,0,5,e\n'
+    )
+    records = read(tmp_path, table)
+    # A quote that is never closed takes letters with it up to the reader's limit, not the rows behind.
+    assert [job.job_id for job in records.jobs] == ["e"]
+    assert [(refused.reason, refused.count) for refused in records.refused] == [
+        ("a time is before the year 1 or after 9999", 2),
+        ("it has more than 1,000,000 GPUs", 1),
+        ("it has 1 of 4 columns", 1),
+    ]
+    with pytest.raises(UsageError, match="No jobs were found"):
+        read(tmp_path, "[" * 100_000)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_windows_text(tmp_path: Path, encoding: str) -> None:
+    mark = "" if encoding != "utf-16-be" else "\ufeff"
+    text = mark + HEADER + row("1", "COMPLETED")
+    assert only(read(tmp_path, text.replace("\n", "\r\n").encode(encoding))).gpus == 2

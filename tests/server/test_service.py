@@ -72,7 +72,7 @@ def test_it_sleeps_when_nobody_reads_and_the_reaper_is_off(monkeypatch: pytest.M
         await asyncio.sleep(0.1)
         assert reader.reads == 0
         assert made.devices()["state"] == "unknown"  # and that wakes it
-        await looks(reader, 2)
+        await looks(reader, 1)  # on a busy machine there is no second one within AWAKE_S
         await asyncio.sleep(0.3)
         asleep = reader.reads
         await asyncio.sleep(0.2)

@@ -208,6 +208,31 @@ def test_a_notice_saves_and_ends_the_loop(tmp_path: Path, how: str) -> None:
         assert ck.resume().step == 4
 
 
+def test_handlers_of_others(tmp_path: Path) -> None:
+    """One for a user signal stays, and is named; one for SIGTERM is ours until the end, and back then."""
+    got: list[int] = []
+    numbers = (signal.SIGUSR1, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, frame: got.append(number)) for number in numbers]
+    try:
+        theirs = [signal.getsignal(number) for number in numbers]
+        with Checkpointer(tmp_path, every=100, model=Parts().model) as ck:
+            start = ck.resume()
+            assert str(start) == "A new run. SIGUSR1 is handled by something else here, and left to it."
+            signal.raise_signal(signal.SIGUSR1)
+            ck.step()
+            assert got == [signal.SIGUSR1]
+            assert ck.newest == ""
+            signal.raise_signal(signal.SIGTERM)
+            with pytest.raises(Interruption):
+                ck.step()
+        assert got == [signal.SIGUSR1]
+        assert ck.newest
+        assert [signal.getsignal(number) for number in numbers] == theirs
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
 def test_a_loop_that_hangs_can_be_ended_by_a_second_signal(tmp_path: Path) -> None:
     came = []
     before = signal.signal(signal.SIGTERM, lambda *facts: came.append(facts))

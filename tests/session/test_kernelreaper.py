@@ -271,12 +271,19 @@ def test_its_thread_looks_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kernelreaper.turn_off()
     assert "gpuprof reaper" not in [t.name for t in threading.enumerate()]
     assert not any(shell.events.callbacks.values())
-    assert "is off" in reaper_text(kernelreaper.reaper_status())
+    assert "is off; %gpuprof reaper on" in reaper_text(kernelreaper.reaper_status())
+    monkeypatch.setenv(kernelreaper.SERVER_REAPER, "1")
+    off = reaper_text(kernelreaper.reaper_status())
+    assert off == "The reaper of this kernel is off; the reaper of the Jupyter server is on.\n"
 
 
-@pytest.mark.parametrize(("after_s", "action"), [(0.0, "warn"), (60.0, "explode")])
-def test_policies_that_make_no_sense(after_s: float, action: str) -> None:
-    with pytest.raises(OptionError):
+@pytest.mark.parametrize(
+    ("after_s", "action", "option"),
+    [(0.0, "warn", "--after"), (float("nan"), "warn", "--after"), (60.0, "explode", "--action")],
+)
+def test_policies_that_make_no_sense(after_s: float, action: str, option: str) -> None:
+    """What is said names the option as the person writes it."""
+    with pytest.raises(OptionError, match=option):
         kernel_policy(after_s, action)
 
 

@@ -273,12 +273,13 @@ def test_nothing_is_restored_without_room() -> None:
 
 
 def test_the_real_helper_without_a_driver_lists_everything() -> None:
-    asked = json.dumps({"goal": "suspend"} | told())
+    asked = json.dumps({"goal": "suspend"} | told(used_devices=0))
     command = [sys.executable, "-m", "jupyter_gpuprof.session.devices.suspend_child"]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=60)
     answer = json.loads(done.stdout.splitlines()[-1])
     assert suspend_child.BEGUN not in done.stdout.splitlines()
     assert answer["ending"] == "refused"
+    assert answer["sentence"].endswith("conditions do not hold, and no accelerator is in use here.")
     assert len(answer["conditions"]) == len(conditions(RIGHT))
     with pytest.raises(DriverRefused):
         CudaProcess(os.getpid()).state()

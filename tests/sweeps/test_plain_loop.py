@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from jupyter_gpuprof import SweepBudget
-from jupyter_gpuprof.errors import SweepOver
+from jupyter_gpuprof.errors import OptionError, SweepOver, UsageError
 from jupyter_gpuprof.session.sweeps.stopping import Interrupter, TrialStopped
 
 S = 1 / 3600
@@ -133,3 +134,33 @@ def test_a_checkpoint_is_written_before_the_stop(tmp_path: Path):
         steps = ck.step_count
     with Checkpointer(tmp_path / "saved", model=model) as again:
         assert again.resume().step == steps
+
+
+def test_a_trial_in_a_trial_and_a_trial_that_is_over():
+    budget = SweepBudget(gpu_hours=1)
+    saved = []
+    with budget.trial() as outer:
+        with budget.trial() as inner, pytest.raises(UsageError, match="runs already"), inner:
+            pytest.fail("it began twice")
+        budget.on_stop(lambda: saved.append(1))  # of the outer one, again
+        with pytest.raises(UsageError, match="whole number"):
+            outer.report("first", 1.0)
+        outer.report(0, 1.0)
+    with pytest.raises(UsageError, match="does not run"):
+        outer.report(1, 1.0)
+    with pytest.raises(UsageError, match="does not run"):
+        budget.trial().report(0, 1.0)
+    assert [(t.number, len(t.points)) for t in budget.sweep().trials] == [(0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize("hours", ["3", True, 0, -1, float("nan"), [1]])
+def test_a_budget_that_is_none(hours):
+    with pytest.raises(OptionError, match="number of GPU-hours above 0"):
+        SweepBudget(gpu_hours=hours)
+
+
+def test_a_span_and_what_is_no_time():
+    assert not SweepBudget(expires=timedelta(hours=1)).is_over
+    assert SweepBudget(expires=timedelta(hours=-1)).is_over
+    with pytest.raises(OptionError, match="is no time"):
+        SweepBudget(expires=5)

@@ -77,7 +77,7 @@ def audit_cell(
         processes.expect(chosen)
         cases = [processes.case(case, straight) for case in chosen]
         if not only or any(name.startswith("while") for name in only):
-            in_saves = write_kills(*processes.longest)
+            in_saves = write_kills(*processes.longest) or write_kills(*processes.straight_writes)
             processes.expect(in_saves)
             cases += [processes.case(case, straight) for case in in_saves]
             if not in_saves:

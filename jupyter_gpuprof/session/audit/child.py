@@ -50,7 +50,7 @@ class _Process:
             self._set_up(job)
             self._guard()
             if task.load:
-                self._namespace[task.load](task.checkpoint)
+                self._call(task.load)
             contexts = changes.apply(parse_settings(job.settings), self._namespace).contexts
         except Exception as error:
             self._failed(error)
@@ -92,6 +92,14 @@ class _Process:
     def _failed(self, error: BaseException) -> None:
         self._lines.write("error", f"{type(error).__name__}: {first_line(error)}")
 
+    def _call(self, name: str) -> None:
+        """The person's function that saves or loads; that it failed is said of it, not of the cell."""
+        try:
+            self._namespace[name](self._task.checkpoint)
+        except Exception as error:
+            self._lines.write("error", f"`{name}` raised {type(error).__name__}: {first_line(error)}")
+            raise
+
     def _writing(self, what: str, path: str) -> None:
         self._writes += 1
         self._lines.write("write", Write(what, path, self._trail.step))
@@ -112,7 +120,7 @@ class _Process:
             return
         self._boundaries = steps
         if task.save and task.save_from and steps >= task.save_from:
-            self._namespace[task.save](task.checkpoint)
+            self._call(task.save)
         last = task.kill_after + (GRACE_STEPS if task.kill_how == "SIGTERM" and not task.save else 0)
         if task.kill_after and steps >= last:
             os.kill(os.getpid(), getattr(signal, "SIGKILL" if not task.save else task.kill_how))

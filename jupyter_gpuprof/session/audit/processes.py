@@ -17,10 +17,11 @@ from jupyter_gpuprof.analysis.resumeaudit import Resumed, Straight, conclude_cas
 from jupyter_gpuprof.analysis.resumecompare import repeatable
 from jupyter_gpuprof.errors import RerunError
 from jupyter_gpuprof.probes import machine
-from jupyter_gpuprof.records.resumeaudit import Case
+from jupyter_gpuprof.records.resumeaudit import Case, SeenStep
 from jupyter_gpuprof.session.audit.plan import Kill, Planned
 from jupyter_gpuprof.session.audit.standin import Folders, stand_in
 from jupyter_gpuprof.session.audit.task import Left, Task, Write, read_lines, write_task
+from jupyter_gpuprof.session.audit.warm import Warm
 from jupyter_gpuprof.session.reruns.cell import Cell, compile_cell, plain_source
 from jupyter_gpuprof.session.reruns.job import Job, JobFolder
 from jupyter_gpuprof.session.reruns.rerun import PATIENCE_S, run_job
@@ -68,8 +69,11 @@ class Processes:
         self._options, self._progress, self._namespace = options, progress, namespace
         self._began_s = clock.now_s()
         self._done, self._expected = 0, _AT_FIRST
+        self._warm: Warm | None = None
         #: What a process wrote before it was killed, and the steps it made: of the one that saved most often.
         self.longest: tuple[tuple[Write, ...], int] = ((), 0)
+        #: The same of the straight run, which may save too seldom for those that were killed early.
+        self.straight_writes: tuple[tuple[Write, ...], int] = self.longest
         self._job = Job(
             source=source,
             name=cell.run_name,
@@ -88,12 +92,17 @@ class Processes:
             own += "".join(f"\n{name}" for name in options.folders.variables)
             ship(self._job.source + own, self._namespace, names)
             self._job = replace(self._job, names=str(names))
+            if Warm.possible(self._job):
+                (self._folder / "warm").mkdir()
+                self._warm = Warm(self._folder / "warm", self._job)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *ended: object) -> None:
+        if self._warm is not None:
+            self._warm.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def expect(self, cases: Sequence[Planned]) -> None:
@@ -103,6 +112,8 @@ class Processes:
     def straight(self, times: int = 2, settings: tuple[str, ...] = ()) -> Straight:
         """The run that nobody interrupts; what two of them agree on is what can be asked.
 
+        The first is a process that was not forked: what both agree on hangs on nothing that forks share.
+
         Raises:
             RerunError: the cell fails, or makes no step.
         """
@@ -110,17 +121,14 @@ class Processes:
         for number in range(times):
             with self._place() as work:
                 task = Task(str(work), self._options.steps, two_epochs=True)
-                found.append(self._run(task, settings, f"straight, {number + 1} of {times}"))
+                what = f"straight, {number + 1} of {times}"
+                found.append(self._run(task, settings, what, fresh=times > 1 and not number))
         for left in found:
             if left.error:
                 raise RerunError(f"The cell failed in a fresh process: {left.error.rstrip('.')}.")
-            if len(left.steps) < 2:
-                steps = "no training step" if not left.steps else "one training step"
-                raise RerunError(
-                    f"The cell made {steps} with a DataLoader in a fresh process.",
-                    "If it goes on from checkpoints that are there already, name their folder with --folder.",
-                )
+            check_steps(left.steps)
         first, last = found[0], found[-1]
+        self.straight_writes = first.writes, len(first.steps)
         return Straight(first.steps, repeatable(first.steps, last.steps), first.ended)
 
     def case(self, case: Planned, straight: Straight) -> Case:
@@ -181,7 +189,7 @@ class Processes:
             if here > known:
                 self.longest = left.writes, len(left.steps)
 
-    def _run(self, task: Task, settings: tuple[str, ...], what: str) -> Left:
+    def _run(self, task: Task, settings: tuple[str, ...], what: str, fresh: bool = False) -> Left:
         options = self._options
         renamed = {name: str(Path(task.work) / f"folder-{name}") for name in options.folders.variables}
         task = replace(task, renamed=renamed, allow_writes=options.allow_writes)
@@ -197,7 +205,12 @@ class Processes:
             files.write_job(replace(self._job, settings=settings))
             write_task(folder, task)
             why, words = run_job(
-                files, limit_s=options.limit_s, patience_s=PATIENCE_S, on_step=on_step, module=_CHILD
+                files,
+                limit_s=options.limit_s,
+                patience_s=PATIENCE_S,
+                on_step=on_step,
+                module=_CHILD,
+                start=None if fresh or self._warm is None or not self._warm.ready() else self._warm.start,
             )
             left, last = read_lines(folder), files.last_words()
         finally:
@@ -220,9 +233,32 @@ class Processes:
         own = Path(tempfile.mkdtemp(prefix="w", dir=self._folder))
         try:
             stand_in(Path.cwd(), own / "w", self._options.folders.hidden)
+            for name in self._options.folders.variables:
+                if os.path.isdir(self._namespace[name]):
+                    (own / "w" / f"folder-{name}").mkdir()
             yield own / "w"
         finally:
             shutil.rmtree(own, ignore_errors=True)
+
+
+def check_steps(steps: Sequence[SeenStep]) -> None:
+    """See that a straight run can be interrupted between its steps.
+
+    Raises:
+        RerunError: it has fewer than two.
+    """
+    if len(steps) > 1:
+        return
+    if steps and not steps[0].content:
+        raise RerunError(
+            "The cell trains without a DataLoader, by whose batches an audit tells its steps.",
+            "Let it read its batches from a torch.utils.data.DataLoader.",
+        )
+    number = "no training step" if not steps else "one training step, and an audit needs two"
+    raise RerunError(
+        f"In a fresh process the cell made {number}.",
+        "If it goes on from checkpoints that are there already, name their folder with --folder.",
+    )
 
 
 def _cut(path: Path) -> None:

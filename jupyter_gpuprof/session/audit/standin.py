@@ -46,7 +46,7 @@ def folders_of(words: Sequence[str], namespace: Mapping[str, Any]) -> Folders:
 
 
 def stand_in(real: Path, place: Path, hidden: Sequence[PurePath]) -> None:
-    """Make `place` look like `real`, by links, but for what is hidden.
+    """Make `place` look like `real`, by links, but for what is hidden: of a folder, what is in it.
 
     Raises:
         OSError: links cannot be made there.
@@ -55,6 +55,8 @@ def stand_in(real: Path, place: Path, hidden: Sequence[PurePath]) -> None:
     for entry in os.scandir(real):
         inside = [path for path in hidden if path.parts[0] == entry.name]
         if any(len(path.parts) == 1 for path in inside):
+            if entry.is_dir():  # an earlier cell made it
+                (place / entry.name).mkdir()
             continue
         if inside and entry.is_dir():
             stand_in(Path(entry.path), place / entry.name, [PurePath(*path.parts[1:]) for path in inside])

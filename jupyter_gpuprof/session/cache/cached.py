@@ -16,7 +16,7 @@ from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import CacheRefused, UsageError
 from jupyter_gpuprof.probes.itemlayout import pack, unpacker
 from jupyter_gpuprof.probes.valuedigest import Unreadable, ValueDigest
-from jupyter_gpuprof.session.cache.plan import Plan, check_twice, name_of, plan_of, spread
+from jupyter_gpuprof.session.cache.plan import Plan, check_twice, inside_of, name_of, plan_of, spread
 from jupyter_gpuprof.session.cache.split import Split, split_of, steps_of
 from jupyter_gpuprof.store.derived import MISS, Derived
 from jupyter_gpuprof.store.derivedinputs import identity_by_content, identity_by_status, remember_contents
@@ -67,7 +67,7 @@ def cached(
     if callable(source) and not isinstance(source, type) and not hasattr(source, "__iter__"):
         return CachedFunction(source, own, deterministic=deterministic, by_content=by_content)
     raise UsageError(
-        f"A {type(source).__qualname__} cannot be cached: its items have no numbers to keep them by.",
+        f"{type(source).__qualname__} cannot be cached: it has no numbered items to keep.",
         "Cache a data set with len() and numbered items, or a function.",
     )
 
@@ -75,8 +75,9 @@ def cached(
 class _Kept:
     """What both kinds share: a plan, and the results kept under its key. To a worker only the plan goes."""
 
-    def __init__(self, root: Path, plan: Plan, item_s: float) -> None:
+    def __init__(self, root: Path, plan: Plan, item_s: float, source: Any) -> None:
         self._root, self._plan, self._item_s = root, plan, item_s
+        self._source, self._before = source, inside_of(source, plan.name)
         self._created_at = clock.utc_now()
         self._limit_bytes = limit_bytes()
         self._open()
@@ -90,14 +91,29 @@ class _Kept:
             "parts": plan.parts,
         }
         self.key = plan.key
-        self._derived = Derived(self._root, self.key, about, unpacker, self._limit_bytes)
+        self._derived = Derived(
+            self._root, self.key, about, unpacker, self._limit_bytes, self.changed_in_place
+        )
+        self._changed = ""
         self.get, self.flush = self._derived.get, self._derived.flush
         self._warned = False
 
     @property
     def is_current(self) -> bool:
         """Whether what the results depend on is as it was."""
-        return self._plan.is_current
+        return not self._changed and self._plan.is_current
+
+    def changed_in_place(self) -> str:
+        """Which value is not what it was, one sentence; "" in a worker that got the plan only.
+
+        Asked before results are written, so that none gets under a key that is no longer its own.
+        """
+        if self._before and not self._changed:
+            now = inside_of(self._source, self._plan.name)
+            part = next((part for part in self._before if self._before[part] != now.get(part)), "")
+            if part:
+                self._changed = f"{part} was changed, so what was computed since the last write is not kept."
+        return self._changed
 
     def keep(self, number: int, item: Any) -> None:
         """Keep a result that was just computed; what cannot be kept is a warning, once."""
@@ -119,6 +135,8 @@ class _Kept:
             "_item_s": self._item_s,
             "_created_at": self._created_at,
             "_limit_bytes": self._limit_bytes,
+            "_source": None,
+            "_before": {},
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -150,7 +168,7 @@ class CachedData:
         name = name_of(self.dataset)
         plan = plan_of(self.dataset, name, by_content=self._by_content)
         if deterministic:
-            self._kept = _Kept(self._root, plan, 0.0)
+            self._kept = _Kept(self._root, plan, 0.0, self.dataset)
         elif split:
             self._prepare_split(plan)
         else:
@@ -189,7 +207,7 @@ class CachedData:
             item_s = check_twice(plan.name, self._compute, numbers, hint)
         elif self._split is not None and numbers:
             self._compute(numbers[0])  # where in the sample the pipeline's result is
-        self._kept = _Kept(self._root, plan, item_s)
+        self._kept = _Kept(self._root, plan, item_s, self._source)
 
     def _compute(self, number: int) -> Any:
         item = self._source[number]
@@ -234,6 +252,8 @@ class CachedData:
             kept = self._kept
         if number < 0:
             number += len(self.dataset)
+        if not 0 <= number < len(self.dataset):
+            return self.dataset[index]  # what it says to that
         item = kept.get(number)
         if item is MISS:
             item = self._compute(number)
@@ -247,6 +267,12 @@ class CachedData:
             False while another process writes.
         """
         return self._kept.flush()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To a worker go the data set and the key as they are now."""
+        if not self._kept.is_current or self._kept.changed_in_place():
+            self._prepare()
+        return vars(self).copy()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "dataset" not in self.__dict__:
@@ -305,7 +331,7 @@ class CachedFunction:
             plan = plan_of(self._function, name_of(self._function), by_content=self._by_content)
             if not self._deterministic:
                 plan.refuse_hazards()
-            self._kept = _Kept(self._root or cache_folder(), plan, 0.0)
+            self._kept = _Kept(self._root or cache_folder(), plan, 0.0, self._function)
         return self._kept
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:

@@ -6,16 +6,14 @@ those attributes count that the code reads: a logger or an id that it merely car
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import logging
-import os
 import sys
-import sysconfig
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,27 +21,27 @@ import numpy as np
 from jupyter_gpuprof.analysis.codekey import Read, code_digest, reads_of
 from jupyter_gpuprof.analysis.determinism import Hazard, Kind, draws, is_random_method, kind_of_call
 from jupyter_gpuprof.probes.valuedigest import Unreadable, ValueDigest
+from jupyter_gpuprof.session.cache.lookups import (
+    C_FUNCTIONS,
+    ENTRIES,
+    NOTHING,
+    attribute_of,
+    entries_of,
+    full_name,
+    getter_of,
+    holder_of,
+    installed,
+    place_of,
+    python_method,
+    version_of,
+)
+from jupyter_gpuprof.session.cache.watch import Watch
 
-_INSTALLED = tuple(
-    os.path.join(os.path.realpath(path), "")
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    if (path := sysconfig.get_paths().get(name))
-)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event)
-#: What an object does when it is used as a data set or a transform.
-_ENTRIES = ("__call__", "forward", "__getitem__")
+#: What else Python calls of an object that is handed on.
+_OPERATORS = ("__len__", "__iter__", "__next__", "__contains__", "__getattr__", "__enter__")
 #: Where a library's transforms draw.
-_SCANNED = (*_ENTRIES, "get_params", "make_params", "apply")
-_C_FUNCTIONS = (
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    np.ufunc,
-)
+_SCANNED = (*ENTRIES, "get_params", "make_params", "apply")
 
 
 class CodeWalk:
@@ -62,11 +60,17 @@ class CodeWalk:
     def __init__(self, of_path: Callable[[str], bytes | None], *, brief: bool = False) -> None:
         self.parts: dict[str, str] = {}
         self.hazards: list[Hazard] = []
-        self.watched: list[tuple[dict[str, Any], str, Any]] = []
+        self._watch = Watch()
+        self.watched = self._watch.watched
         self._values = ValueDigest(self._stands_for, of_path, brief=brief)
-        self._done: dict[tuple[Any, int], str] = {}
+        self._done: set[tuple[int, int]] = set()
         self._objects: dict[int, bytes] = {}
         self._alive: list[Any] = []  # so that no id is used twice
+        self._labels: dict[str, list[Any]] = {}
+        self._handed_on: list[tuple[Any, str]] = []  # objects with code, of which others may use any part
+        self._asked: set[str] = set()  # attributes taken of local variables: whose they are is not known
+        self._members: set[tuple[int, str]] = set()
+        self._first: Any = None
 
     def follow(self, thing: Any, path: str) -> None:
         """Add a function, a method, or an object that is called or indexed.
@@ -75,7 +79,26 @@ class CodeWalk:
             thing: what.
             path: what to call it.
         """
+        self._first = thing
         self._end(thing, path, "")
+        before = -1
+        while before != len(self._members):
+            before = len(self._members)
+            for held, where in tuple(self._handed_on):
+                for name in (*_OPERATORS, *sorted(self._asked)):
+                    self._member(held, name, where)
+
+    def _member(self, thing: Any, name: str, path: str) -> None:
+        """What somebody who was handed an object may use of it."""
+        if (id(thing), name) in self._members:
+            return
+        self._members.add((id(thing), name))
+        method = python_method(type(thing), name)
+        if name in _OPERATORS:
+            if method is not None and not installed(method.__module__):
+                self._function(method, thing, path)
+        elif method is not None or name in getattr(thing, "__dict__", ()) or hasattr(type(thing), name):
+            self._chain(thing, path, (name,), "")
 
     def hazard(self, call: str, kind: Kind, place: str = "") -> None:
         """Add what gives something else each time, once."""
@@ -85,14 +108,16 @@ class CodeWalk:
     # -- code ------------------------------------------------------------------------------------
 
     def _function(self, function: types.FunctionType, owner: Any, path: str) -> None:
-        key = function.__code__, id(owner)
+        key = id(function), id(owner)
         if key in self._done:
             return
-        self._done[key] = path
-        self._alive.append(owner)
+        self._done.add(key)
+        self._alive += (function, owner)
         name = f"{function.__module__}.{function.__qualname__}"
         where = f"code {name}" + (f" of {path}" if owner is not None else "")
-        self.parts[where] = code_digest(function.__code__)
+        label = self._label(where, function.__code__)
+        if label is not None:
+            self.parts[label] = code_digest(function.__code__)
         for place, value in enumerate(function.__defaults__ or ()):
             self._value(value, f"{name}, default {place}")
         for word, value in (function.__kwdefaults__ or {}).items():
@@ -101,10 +126,28 @@ class CodeWalk:
         moving = self._moving(function, owner, set()) if owner is not None else set()
         for read in reads.reads:
             if read.root == "global" and read.name in reads.sets_globals:
-                continue
-            if self._is_self(read, function, owner) and read.attributes and read.attributes[0] in moving:
-                continue
-            self._read(read, function, owner, path)
+                self._moved(function.__globals__, read.name, read.name)
+                self._asked.update(read.attributes)
+            elif self._is_self(read, function, owner) and read.attributes and read.attributes[0] in moving:
+                self._moved(getattr(owner, "__dict__", {}), read.attributes[0], path)
+                self._asked.update(read.attributes[1:])
+            else:
+                self._read(read, function, owner, path)
+
+    def _moved(self, held: dict[str, Any], name: str, path: str) -> None:
+        """What the code sets itself: as it is now, unless that cannot be told (a file once it is open)."""
+        value = held.get(name)
+        label = self._label(f"now {path}.{name}", value)
+        if label is not None:
+            self.parts[label] = ""
+            if value is not None and not isinstance(value, np.memmap):
+                before = len(self.parts), len(self.hazards)
+                try:
+                    self.parts[label] = self._values.digest(value, f"{path}.{name}")
+                except Unreadable:
+                    for part in list(self.parts)[before[0] :]:
+                        del self.parts[part]
+                    del self.hazards[before[1] :]
 
     def _moving(self, function: types.FunctionType, owner: Any, seen: set[Any]) -> set[str]:
         """Attributes that the methods reached set themselves: files opened when needed, counters."""
@@ -115,7 +158,7 @@ class CodeWalk:
         for read in reads.reads:
             if self._is_self(read, function, owner) and read.attributes:
                 method = inspect.getattr_static(type(owner), read.attributes[0], None)
-                method = method.fget if isinstance(method, property) else method
+                method = getter_of(method) or method
                 if isinstance(method, types.FunctionType) and method.__code__ not in seen:
                     found |= self._moving(method, owner, seen)
         return found
@@ -125,14 +168,15 @@ class CodeWalk:
         return owner is not None and read.root == "local" and (read.name,) == code.co_varnames[:1]
 
     def _read(self, read: Read, function: types.FunctionType, owner: Any, path: str) -> None:
-        place = _place(function, read.line)
+        place = place_of(function, read.line)
         attributes = read.attributes
         if self._is_self(read, function, owner):
             if attributes:
                 self._chain(owner, path, attributes, place)
-            else:  # it goes somewhere as a whole
-                self._value(owner, path)
+            else:
+                self._whole(owner, path)
         elif read.root == "local":
+            self._asked.update(attributes)
             if attributes and is_random_method(attributes[-1]):
                 self.hazard(f"{read.name}.{attributes[-1]}", "random", place)
         elif read.root == "super":
@@ -144,13 +188,13 @@ class CodeWalk:
             else:
                 self._chain(module, read.name, attributes, place)
         else:
-            holder = _holder(read, function)
+            holder = holder_of(read, function)
             if holder is None:
                 self.parts[f"nothing {read.name}"] = "unbound"
                 return
             value = holder[read.name]
             if read.root == "global":
-                self._watch(holder, read.name, value)
+                self._watch.name(holder, read.name, value)
             self._chain(value, read.name, attributes, place)
 
     def _super(
@@ -160,30 +204,33 @@ class CodeWalk:
         following = type(owner).__mro__[type(owner).__mro__.index(mine[0]) + 1 :] if mine else ()
         for kind in following:
             method = vars(kind).get(attributes[0])
-            if isinstance(method, types.FunctionType):
-                if not _installed(method.__module__):
-                    self._function(method, owner, path)
+            method = getter_of(method) or getattr(method, "__func__", method)
+            if isinstance(method, types.FunctionType) and not installed(method.__module__):
+                self._function(method, owner, path)
+                return
+            if method is not None:
+                self._version(kind.__module__)
+                self._whole(owner, path)
                 return
 
-    def _chain(self, thing: Any, path: str, attributes: Iterable[str], place: str) -> None:
+    def _chain(self, thing: Any, path: str, attributes: tuple[str, ...], place: str) -> None:
         """From a value along some attributes to what they end in."""
-        name = _full_name(thing)
-        for attribute in attributes:
+        name = full_name(thing)
+        for nth, attribute in enumerate(attributes):
             if not isinstance(thing, types.ModuleType) and self._is_hazard(thing, name or path, place):
                 return
-            owner, thing = thing, _attribute(thing, attribute)
+            owner, thing = thing, attribute_of(thing, attribute)
             path, name = f"{path}.{attribute}", f"{name}.{attribute}" if name else ""
-            if thing is _NOTHING:
+            if thing is NOTHING:
                 self._called(name, place)
                 if not isinstance(owner, types.ModuleType):
+                    self._asked.update(attributes[nth:])
                     self._end(owner, path.rpartition(".")[0], place)
                 return
-            held = getattr(owner, "__dict__", None)
-            if type(held) is dict and attribute in held and not isinstance(owner, types.ModuleType):
-                self._watch(held, attribute, thing)
-            if isinstance(thing, property):
-                if isinstance(thing.fget, types.FunctionType) and not _installed(thing.fget.__module__):
-                    self._function(thing.fget, owner, path.rpartition(".")[0])
+            self._watch.attribute(owner, attribute)
+            if isinstance(thing, (property, functools.cached_property)):
+                self._asked.update(attributes[nth + 1 :])
+                self._end(types.MethodType(getter_of(thing), owner), path, place)
                 return
         if not self._is_hazard(thing, name or path, place):
             self._end(thing, path, place)
@@ -201,7 +248,7 @@ class CodeWalk:
             if (kind.__module__, kind.__qualname__) == ("os", "_Environ"):
                 self.hazard("os.environ", "environment", place)
                 return True
-        return self._called(name, place) or self._called(_full_name(thing), place)
+        return self._called(name, place) or self._called(full_name(thing), place)
 
     def _called(self, name: str, place: str) -> bool:
         kind = kind_of_call(name)
@@ -214,28 +261,34 @@ class CodeWalk:
     def _end(self, thing: Any, path: str, place: str) -> None:
         wrapped = getattr(thing, "__wrapped__", None)
         if wrapped is not None and not isinstance(thing, types.ModuleType):
-            self._end(wrapped, path, place)
-            if not isinstance(thing, types.FunctionType):
+            bound = isinstance(thing, types.MethodType) and not isinstance(wrapped, types.MethodType)
+            self._end(types.MethodType(wrapped, thing.__self__) if bound else wrapped, path, place)
+            if not isinstance(getattr(thing, "__func__", thing), types.FunctionType):
                 return
         if isinstance(thing, types.MethodType):
             owner, function = thing.__self__, thing.__func__
             where = path.rpartition(".")[0] or path
-            if isinstance(owner, type) or not isinstance(function, types.FunctionType):
+            if not isinstance(function, types.FunctionType):
                 self._end(function, path, place)
-            elif _installed(function.__module__):
-                self._value(owner, where)
+            elif installed(function.__module__):
+                self._version(function.__module__)
+                self._whole(owner, where)
             else:
                 self._function(function, owner, where)
         elif isinstance(thing, types.FunctionType):
-            if _installed(thing.__module__):
-                self._version(thing.__module__)
+            if installed(thing.__module__):
+                self._library(thing, path)
             else:
                 self._function(thing, None, path)
+            registry = getattr(thing, "registry", None)  # of functools.singledispatch
+            if isinstance(registry, types.MappingProxyType):
+                for each in registry.values():
+                    self._end(each, path, "")
         elif isinstance(thing, type):
             self._class(thing, path)
         elif isinstance(thing, types.ModuleType):
             self._version(thing.__name__)
-        elif isinstance(thing, _C_FUNCTIONS):
+        elif isinstance(thing, C_FUNCTIONS):
             held = getattr(thing, "__self__", None)
             if held is not None and not isinstance(held, (types.ModuleType, type)):
                 self._value(held, path.rpartition(".")[0] or path)
@@ -244,28 +297,68 @@ class CodeWalk:
         else:
             self._value(thing, path)
 
+    def _library(self, function: types.FunctionType, path: str) -> None:
+        """A library's function; one that it made for the person's function calls that."""
+        self._version(function.__module__)
+        if (id(function), 0) in self._done:
+            return
+        self._done.add((id(function), 0))
+        self._alive.append(function)
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):
+                if isinstance(cell.cell_contents, (types.FunctionType, types.MethodType)):
+                    self._end(cell.cell_contents, path, "")
+
     def _class(self, kind: type, path: str) -> None:
-        if _installed(kind.__module__):
+        if installed(kind.__module__):
             self._version(kind.__module__)
             return
         for each in kind.__mro__:
-            if _installed(each.__module__):
+            if installed(each.__module__):
                 self._version(each.__module__)
                 continue
             for name, value in vars(each).items():
                 function = getattr(value, "__func__", getattr(value, "fget", value))
                 if isinstance(function, types.FunctionType):
                     self._function(function, None, path)
-                elif not name.startswith("__") and not isinstance(function, _C_FUNCTIONS):
+                elif not name.startswith("__") and not isinstance(function, C_FUNCTIONS):
                     self._value(value, f"{path}.{name}")
 
+    def _label(self, label: str, thing: Any) -> str | None:
+        """The name of a part, numbered where it is taken by something else; None for the same thing again."""
+        known = self._labels.setdefault(label, [])
+        if any(each is thing for each in known):
+            return None
+        known.append(thing)
+        return label if len(known) == 1 else f"{label} #{len(known)}"
+
     def _value(self, value: Any, path: str) -> None:
-        label = f"value {path}"
-        if label in self.parts:
+        label = self._label(f"value {path}", value)
+        if label is not None:
+            self._put(label, value, path, lambda: self._values.digest(value, path))
+
+    def _whole(self, owner: Any, path: str) -> None:
+        """An object that goes somewhere as a whole: also what its own code does not read."""
+        if not entries_of(type(owner)):
+            self._value(owner, path)
             return
+        label = self._label(f"state {path}", owner)
+        if label is None:
+            return
+        moving: set[str] = set()
+        for method in entries_of(type(owner)):
+            moving |= self._moving(method, owner, set())
+        self._handed_on.append((owner, path))
+        self._put(label, owner, path, lambda: self._values.state(owner, path, without=moving).hex())
+        held = getattr(owner, "__dict__", {})
+        for name, value in held.items():
+            if name not in moving:
+                self._watch.name(held, name, value)
+
+    def _put(self, label: str, value: Any, path: str, digest: Callable[[], str]) -> None:
         self.parts[label] = ""
         try:
-            self.parts[label] = self._values.digest(value, path)
+            self.parts[label] = digest()
         except Unreadable as error:
             self.hazard(str(error), "unknown")
             self.parts[label] = f"a {type(value).__qualname__}"
@@ -275,11 +368,11 @@ class CodeWalk:
         kind = type(thing)
         if isinstance(thing, (logging.Logger, logging.LoggerAdapter, *_LOCKS)):
             return kind.__qualname__.encode()
-        code = (type, types.FunctionType, types.MethodType, types.ModuleType, *_C_FUNCTIONS)
+        code = (type, types.FunctionType, types.MethodType, types.ModuleType, *C_FUNCTIONS)
         if isinstance(thing, code):
-            if not self._is_hazard(thing, _full_name(thing) or path, ""):
+            if not self._is_hazard(thing, full_name(thing) or path, ""):
                 self._end(thing, path, "")
-            return (_full_name(thing) or kind.__qualname__).encode()
+            return (full_name(thing) or kind.__qualname__).encode()
         if isinstance(thing, functools.partial):
             for part, name in ((thing.func, "func"), (thing.args, "args"), (thing.keywords, "keywords")):
                 self._value(part, f"{path}.{name}")
@@ -288,17 +381,18 @@ class CodeWalk:
             return b"hazard"
         if id(thing) in self._objects:
             return self._objects[id(thing)]
-        self._objects[id(thing)] = f"object {len(self._objects)}".encode()
+        self._objects[id(thing)] = f"object {path}".encode()
         self._alive.append(thing)
-        methods = {name: _python_method(kind, name) for name in _SCANNED}
-        own = [methods[n] for n in _ENTRIES if methods[n] and not _installed(methods[n].__module__)]
+        own = entries_of(kind)
         if own:
+            if thing is not self._first:
+                self._handed_on.append((thing, path))
             for method in own:
                 self._function(method, thing, path)
             return f"{kind.__module__}.{kind.__qualname__}".encode()
-        if _installed(kind.__module__):
+        if installed(kind.__module__):
             self._version(kind.__module__)
-            self._scan(thing, kind, [m for m in methods.values() if m])
+            self._scan(thing, kind, [m for n in _SCANNED if (m := python_method(kind, n))])
         else:
             self._class(kind, path)
         return None
@@ -307,112 +401,14 @@ class CodeWalk:
         """A library's own transforms: only what they draw, not what they are."""
         for method in methods:
             for read in reads_of(method.__code__).reads:
-                holder = _holder(read, method) if read.root == "global" else None
-                name = _full_name(holder[read.name]) if holder is not None else ""
+                holder = holder_of(read, method) if read.root == "global" else None
+                name = full_name(holder[read.name]) if holder is not None else ""
                 full = ".".join((name, *read.attributes))
                 found = kind_of_call(full) if name else None
                 if found == "random" or (read.attributes and is_random_method(read.attributes[-1])):
                     self.hazard(kind.__qualname__, "random")
 
-    def _watch(self, held: dict[str, Any], name: str, value: Any) -> None:
-        if held is not vars(builtins):
-            self.watched.append((held, name, value))
-
     def _version(self, module: str) -> None:
         package = module.partition(".")[0]
         if package and package not in ("builtins", "jupyter_gpuprof"):
-            self.parts[f"version {package}"] = _version_of(package)
-
-
-_NOTHING = object()
-
-
-def _place(function: types.FunctionType, line: int) -> str:
-    """File and line; of a notebook's cell, whose file nobody knows, the function and its line there."""
-    file = os.path.basename(function.__code__.co_filename)
-    in_cell = file.startswith("<") or file.partition(".")[0].isdecimal()
-    return f"{function.__qualname__}, line {line}" if in_cell else f"{file}:{line}"
-
-
-def _attribute(thing: Any, name: str) -> Any:
-    """An attribute without running code of the person's; properties as they are."""
-    if isinstance(thing, (types.ModuleType, type)):
-        return getattr(thing, name, _NOTHING)
-    held = getattr(thing, "__dict__", {})
-    found = inspect.getattr_static(type(thing), name, _NOTHING)
-    if name in held and not isinstance(found, property):
-        return held[name]
-    if isinstance(found, property):
-        return found
-    if found is _NOTHING:  # what torch's modules keep apart
-        for group in ("_modules", "_parameters", "_buffers"):
-            if name in held.get(group, {}):
-                return held[group][name]
-        return _NOTHING
-    if isinstance(found, types.FunctionType):
-        return types.MethodType(found, thing)
-    return getattr(thing, name, found)
-
-
-def _holder(read: Read, function: types.FunctionType) -> dict[str, Any] | None:
-    """The dictionary that a global name or a closure's is in."""
-    if read.root == "cell":
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
-        try:
-            return {read.name: cells[read.name].cell_contents}
-        except (KeyError, ValueError):
-            return None
-    if read.name in function.__globals__:
-        return function.__globals__
-    return vars(builtins) if hasattr(builtins, read.name) else None
-
-
-def _python_method(kind: type, name: str) -> Any:
-    found = inspect.getattr_static(kind, name, None)
-    found = getattr(found, "__func__", found)
-    return found if isinstance(found, types.FunctionType) else None
-
-
-def _full_name(thing: Any) -> str:
-    if isinstance(thing, types.ModuleType):
-        return thing.__name__
-    if isinstance(thing, (type, types.FunctionType, *_C_FUNCTIONS)):
-        module = getattr(thing, "__module__", None) or getattr(
-            getattr(thing, "__self__", None), "__name__", ""
-        )
-        return f"{module}.{thing.__qualname__}" if module else ""
-    return ""
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_installed_file(file: str) -> bool:
-    return os.path.realpath(file).startswith(_INSTALLED)
-
-
-def _installed(module: str | None) -> bool:
-    """Whether a module is a library's: of Python, of an installed package, or ours."""
-    if not module or module == "__main__":
-        return False
-    if module.partition(".")[0] == "jupyter_gpuprof":
-        return True
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
-    if file:
-        return _is_installed_file(file)
-    return getattr(getattr(found, "__spec__", None), "origin", None) in ("built-in", "frozen")
-
-
-@functools.lru_cache(maxsize=256)
-def _version_of(package: str) -> str:
-    if package in sys.stdlib_module_names:
-        return f"python {sys.version_info[0]}.{sys.version_info[1]}"
-    version = getattr(sys.modules.get(package), "__version__", None)
-    if version is None:
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as of
-
-        try:
-            return of(package)
-        except PackageNotFoundError:
-            return ""
-    return str(version)
+            self.parts[f"version {package}"] = version_of(package)

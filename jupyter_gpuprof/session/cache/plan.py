@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from jupyter_gpuprof.session.cache.codewalk import CodeWalk
 from jupyter_gpuprof.store.derivedinputs import identity_by_content, identity_by_status
 
 #: Raised whenever results are written differently, or a key is made differently.
-FORMAT = 1
+FORMAT = 2
 #: So many results are computed twice before anything is kept.
 SAMPLES = 8
 _MARK = "Mark it with deterministic=True if it is meant to be kept."
@@ -36,7 +36,7 @@ class Plan:
     name: str
     parts: dict[str, str]
     hazards: tuple[Hazard, ...] = ()
-    watched: tuple[tuple[dict[str, Any], str, Any], ...] = field(default=(), repr=False, compare=False)
+    watched: tuple[tuple[Mapping[str, Any], str, Any], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -78,6 +78,18 @@ def plan_of(thing: Any, name: str, *, by_content: bool = False, brief: bool = Fa
     walk = CodeWalk(identity_by_content if by_content else identity_by_status, brief=brief)
     walk.follow(thing, name)
     return Plan(name, walk.parts, tuple(walk.hazards), tuple(walk.watched))
+
+
+def inside_of(thing: Any, name: str) -> dict[str, str]:
+    """What its results depend on in this process: no files, and nothing that its code sets itself.
+
+    Args:
+        thing: what is called or indexed.
+        name: what to call it.
+    """
+    walk = CodeWalk(lambda text: None)
+    walk.follow(thing, name)
+    return {part: digest for part, digest in walk.parts.items() if not part.startswith("now ")}
 
 
 def check_twice(name: str, compute: Callable[[int], Any], numbers: Sequence[int], hint: str = "") -> float:

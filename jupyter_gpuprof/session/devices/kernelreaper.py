@@ -55,6 +55,8 @@ def kernel_policy(after_s: float, action: str = "warn") -> Policy:
     """
     if action not in ACTIONS:
         raise OptionError(f"--action takes {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}, not {action!r}.")
+    if not after_s > 0:
+        raise OptionError(f"--after takes a time above 0, not {after_s:g} s.")
     usual = Policy()
     return Policy(
         idle_timeout_s=after_s,

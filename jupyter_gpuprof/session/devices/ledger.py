@@ -32,13 +32,17 @@ def ledger_report(
         path: another file than `database_path`.
 
     Raises:
-        OptionError: there is no such `by`.
+        OptionError: there is no such `by`, time or price.
         LedgerError: the ledger cannot be read.
     """
     if by not in get_args(By):
         raise OptionError(f"The ledger is summed by {', '.join(get_args(By))}, not by {by!r}.")
+    if since_s is not None and not since_s > 0:
+        raise OptionError(f"The ledger is summed over a time above 0, not {since_s:g} s.")
+    if price is not None and not 0 <= price < float("inf"):
+        raise OptionError(f"A device hour costs a number from 0 on, not {price:g}.")
     key = cast(By, by)
-    since_unix_s = 0.0 if since_s is None else clock.unix_ns() * 1e-9 - since_s
+    since_unix_s = 0.0 if since_s is None else max(clock.unix_ns() * 1e-9 - since_s, 0.0)
     sums, devices = ledger_sums(key, since_unix_s=since_unix_s, path=path)
     cost = Missing("no price was given") if price is None else price
     found = report(sums, key, devices=devices, price=cost)

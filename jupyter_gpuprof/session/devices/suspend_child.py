@@ -68,7 +68,8 @@ def suspend(
     devices = () if isinstance(facts.devices, Missing) else facts.devices
     failing = [one for one in checked if not one.holds]
     if failing or driver is None:
-        words = f"{_SUSPEND_WORDS['refused']}: {len(failing)} of {len(checked)} conditions do not hold."
+        words = f"{_SUSPEND_WORDS['refused']}: {len(failing)} of {len(checked)} conditions do not hold"
+        words += "." if facts.used_devices else ", and no accelerator is in use here."
         return SuspendReport("suspend", "refused", words, checked, devices, facts.footprint_bytes)
     begins()
     done = drive(driver, "suspend")

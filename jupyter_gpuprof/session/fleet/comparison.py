@@ -180,7 +180,8 @@ def _notes(jobs: Sequence[Job], works: Sequence[Work], policy: FleetPolicy, afte
     unnamed = sorted({work.team for work in works} - {name for name, _ in policy.teams})
     if unnamed and policy.teams:
         shown = ", ".join(name or "(no team)" for name in unnamed[:5])
-        notes.append(f"{len(unnamed)} teams are not in the policy and only borrow: {shown}")
+        count = f"{len(unnamed)} teams are" if len(unnamed) > 1 else "1 team is"
+        notes.append(f"{count} not in the policy, and only borrow: {shown}")
     if any(not isinstance(job.gpus, Missing) and job.gpus % 1 for job in jobs):
         notes.append("fractions of a GPU were rounded up to whole ones")
     running = sum(job.state == "running" for job in jobs)

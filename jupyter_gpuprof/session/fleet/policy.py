@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.fleetpolicy import (
+    LINES,
     Checkpoint,
     FleetPolicy,
+    Line,
     PriorityClass,
     Reclaim,
     Spot,
@@ -21,6 +23,8 @@ from jupyter_gpuprof.session.devices.keep import parse_span
 _EXAMPLE = "docs/fleet.md has an example."
 #: Letters of a wrong value that are shown.
 _MOST_SHOWN = 60
+#: GPUs or machines; a replay keeps a list of them.
+_MOST = 1_000_000
 _NODES_HINT = "Write nodes: [8, 8], or nodes: {count: 2, gpus: 8}."
 
 
@@ -32,27 +36,39 @@ def load_policy(path: Path) -> FleetPolicy:
     """
     import yaml  # of jupyter_server
 
+    lines: dict[str, int] = {}
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
+        root, data = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+        if root is not None:
+            _find_lines(root, "", lines)
     except OSError as error:
         raise OptionError(f"The policy {path} cannot be read: {error.strerror}.", _EXAMPLE) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         at = getattr(error, "problem_mark", None)
         where = f", line {at.line + 1}" if at is not None else ""
         raise OptionError(f"{path.name}{where} is no YAML.", _EXAMPLE) from None
-    lines: dict[str, int] = {}
-    if root is not None:
-        _find_lines(root, "", lines)
+    except _KeyTwiceError as error:
+        raise OptionError(f"{path.name}, {error}", "YAML would take the last one alone.") from None
     return _Reader(path, lines).policy(data)
 
 
+class _KeyTwiceError(Exception):
+    """A key is there twice, of which YAML would forget the first."""
+
+
 def _find_lines(node: Any, path: str, lines: dict[str, int]) -> None:
-    if isinstance(node.value, list) and node.id == "mapping":
-        for key, value in node.value:
-            name = f"{path}.{key.value}".lstrip(".")
-            lines[name] = key.start_mark.line + 1
-            _find_lines(value, name, lines)
+    if node.id != "mapping":
+        return
+    names = set()
+    for key, value in node.value:
+        name = f"{path}.{key.value}".lstrip(".")
+        line = key.start_mark.line + 1
+        if name in names:
+            raise _KeyTwiceError(f"line {line}, {name} is there twice, first in line {lines[name]}.")
+        names.add(name)
+        lines[name] = line
+        _find_lines(value, name, lines)
 
 
 class _Reader:
@@ -73,9 +89,9 @@ class _Reader:
                 nodes=nodes,
                 teams=self.named(top.get("teams"), "teams", self.team),
                 classes=self.named(top.get("classes"), "classes", self.kind),
-                line=top.get("line", "skip"),
+                line=self.value(top, "", "line", self.kind_of_line, "skip"),
                 gang=self.value(top, "", "gang", self.flag, True),
-                aging_s=self.value(top, "", "aging", self.span, math.inf),
+                aging_s=self.value(top, "", "aging", self.some_time, math.inf),
                 reclaim=self.reclaim(top.get("reclaim")),
                 checkpoint=self.checkpoint(top.get("checkpoint")),
                 spot=self.spot(top.get("spot")),
@@ -122,7 +138,7 @@ class _Reader:
         found = self.table(data, "spot", "gpus", "between", "notice", "price")
         return Spot(
             self.value(found, "spot", "gpus", self.count, 0),
-            self.value(found, "spot", "between", self.span, math.inf),
+            self.value(found, "spot", "between", self.some_time, math.inf),
             self.value(found, "spot", "notice", self.span, 0.0),
             self.value(found, "spot", "price", self.amount, Spot().price),
         )
@@ -170,9 +186,14 @@ class _Reader:
     ) -> Any:
         return default if data.get(name) is None else read(data[name], f"{where}.{name}".lstrip("."))
 
+    def kind_of_line(self, data: object, where: str) -> Line:
+        if data not in LINES:
+            raise self.wrong(where, ", ".join(LINES[:-1]) + f" or {LINES[-1]}", data)
+        return cast("Line", data)
+
     def count(self, data: object, where: str) -> int:
-        if not isinstance(data, int) or isinstance(data, bool) or data < 0:
-            raise self.wrong(where, "a whole number from 0 on", data)
+        if not isinstance(data, int) or isinstance(data, bool) or not 0 <= data <= _MOST:
+            raise self.wrong(where, f"a whole number from 0 to {_MOST:,}", data)
         return data
 
     def amount(self, data: object, where: str) -> float:
@@ -190,6 +211,12 @@ class _Reader:
             return float(parse_span(str(data)))
         except OptionError:
             raise self.wrong(where, "a time such as 90s, 30m or 2h", data) from None
+
+    def some_time(self, data: object, where: str) -> float:
+        span_s = self.span(data, where)
+        if not span_s:
+            raise self.wrong(where, "a time above 0", data)
+        return span_s
 
     def at(self, where: str) -> str:
         line = self.lines.get(where)

@@ -37,6 +37,9 @@ _BOOT = (
 #: on macOS, the least of all systems, and end in "/pymp-XXXXXXXX/listener-XXXXXXXX".
 MOST_TMPDIR_BYTES = 71
 
+#: Starts a job's process some other way: gives what is like a `subprocess.Popen`, its tag, and the pid of
+#: another process of that tag, which is not of the job.
+Start = Callable[[JobFolder], tuple[Any, str, int]]
 #: Told the step that a round has come to (-1 before the first).
 OnStep = Callable[[int], None]
 
@@ -143,8 +146,17 @@ def run_job(
     patience_s: float,
     on_step: OnStep | None,
     module: str = "jupyter_gpuprof.session.reruns.rerun_child",
+    start: Start | None = None,
 ) -> tuple[Any, str]:
     """Start a job's process and wait for its end.
+
+    Args:
+        files: the job's.
+        limit_s: after so long it is ended.
+        patience_s: after so long without a further step, too.
+        on_step: told where it is, about five times a second.
+        module: whose `main` the process runs.
+        start: starts it instead of us.
 
     Returns:
         "hung" or "timed out" if it was ended by us, else ""; and how it ended, in words.
@@ -152,14 +164,17 @@ def run_job(
     Raises:
         KeyboardInterrupt: and whatever else interrupts the wait, once the process is ended.
     """
-    tag = secrets.token_hex(8)
-    command = [sys.executable, "-c", _BOOT.format(module=module), str(files.path)]
+    tag, keep = secrets.token_hex(8), 0
     started_s = moved_s = clock.now_s()
     step = -1
     process = None
     try:
         with held():
-            process = jobs.start(command, tag=tag, env=_own_temporary(files.path), output=files.output)
+            if start is not None:
+                process, tag, keep = start(files)
+            else:
+                command, env = boot_command(module, files.path), own_temporary(files.path)
+                process = jobs.start(command, tag=tag, env=env, output=files.output)
         while not jobs.ended(process, 0.2):
             now_s, came_to = clock.now_s(), files.progress()
             if came_to != step:
@@ -175,9 +190,14 @@ def run_job(
     finally:
         if process is not None:
             with held():  # a second Ctrl-C must not leave it behind
-                jobs.end(process, tag)
+                jobs.end(process, tag, keep=keep)
 
 
-def _own_temporary(folder: Path) -> dict[str, str]:
+def boot_command(module: str, folder: Path) -> list[str]:
+    """What starts a process that runs `main(folder)` of a module of ours; the folder holds its job."""
+    return [sys.executable, "-c", _BOOT.format(module=module), str(folder)]
+
+
+def own_temporary(folder: Path) -> dict[str, str]:
     """The environment in which what a job's processes leave in the temporary folder goes with the job's."""
     return {"TMPDIR": str(folder)} if len(os.fsencode(folder)) <= MOST_TMPDIR_BYTES else {}

@@ -84,7 +84,7 @@ def try_change(
             rounds[letter].append(_measured(result, changed if letter == "B" else ""))
             if letter == "B" and result.not_applied and not result.lines:
                 raise UsageError(
-                    f"{changed} cannot be tried on this cell: {'; '.join(result.not_applied)}.",
+                    f"{changed} cannot be tried on this cell: {'; '.join(result.not_applied).rstrip('.')}.",
                     "Nothing of yours was changed.",
                 )
     before, after = (_variant(rounds[letter]) for letter in "AB")

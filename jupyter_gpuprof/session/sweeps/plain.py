@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.session.sweeps.guard import Guard
 from jupyter_gpuprof.session.sweeps.live import LiveTrial, number_of
 from jupyter_gpuprof.session.sweeps.plainbook import PlainBook
@@ -36,16 +37,21 @@ class Trial:
     def __init__(self, guard: Guard, book: PlainBook, params: Any) -> None:
         self._guard, self._book, self._params = guard, book, params
         self._live: LiveTrial | None = None
+        self._outer: LiveTrial | None = None  # the trial of this thread that it runs in
+        self._is_open = False
 
     def __enter__(self) -> Trial:
+        if self._is_open:
+            raise UsageError("This trial runs already.", "Begin another one: budget.trial(params).")
         self._live = self._guard.begin(self._make)
+        self._outer, self._is_open = trial_here(), True
         set_trial_here(self._live)
         return self
 
     @property
     def number(self) -> int:
         """Of the study."""
-        return self._running().number
+        return self._live.number if self._live is not None else self._running().number
 
     @property
     def why_stopped(self) -> str:
@@ -57,9 +63,14 @@ class Trial:
 
         Raises:
             TrialStopped: the trial must stop; the ``with`` block takes it, and the loop goes on below it.
+            UsageError: the trial does not run, or the step is no number.
         """
         live = self._running()
-        if self._guard.report(live, int(step), number_of(value)):
+        try:
+            at = int(step)
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"A step is a whole number, not {step!r}.") from None
+        if self._guard.report(live, at, number_of(value)):
             raise TrialStopped
 
     def on_stop(self, hook: Callable[[], Any]) -> None:
@@ -72,7 +83,8 @@ class Trial:
         if stopped:
             live.run_hooks()
         close(live)
-        set_trial_here(None)
+        set_trial_here(self._outer)
+        self._is_open = False
         state = "stopped" if stopped else "failed" if error is not None else "completed"
         self._guard.end(live, state=state)
         return stopped
@@ -83,8 +95,10 @@ class Trial:
         return LiveTrial(number, now_s, now_unix_s, Interrupter(TrialStopped), facts)
 
     def _running(self) -> LiveTrial:
-        if self._live is None:
-            raise RuntimeError("A trial is a with block: with budget.trial(params) as trial: ...")
+        if self._live is None or not self._is_open:
+            raise UsageError(
+                "The trial does not run.", "A trial is a with block: with budget.trial(params) as trial: ..."
+            )
         return self._live
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
+from typing import SupportsFloat
 
 from jupyter_gpuprof.errors import OptionError
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.sweep import SweepTerms
 from jupyter_gpuprof.session.devices.keep import parse_span
 
-Expiry = str | date | datetime | None
+Expiry = str | date | datetime | timedelta | None
+
+_TIMES = "Write 48h, 7d, 2030-01-31 or 2030-01-31T18:00."
 
 
 def checked_hours(gpu_hours: float | None) -> float | None:
@@ -19,9 +22,12 @@ def checked_hours(gpu_hours: float | None) -> float | None:
     Raises:
         OptionError: it is no number above 0.
     """
-    if gpu_hours is not None and not (math.isfinite(gpu_hours) and gpu_hours > 0):
+    if gpu_hours is None:
+        return None
+    number = isinstance(gpu_hours, SupportsFloat) and not isinstance(gpu_hours, bool)
+    if not number or not math.isfinite(gpu_hours) or gpu_hours <= 0:
         raise OptionError(f"A budget is a number of GPU-hours above 0, not {gpu_hours!r}.")
-    return gpu_hours
+    return float(gpu_hours)
 
 
 def merged_terms(
@@ -44,7 +50,7 @@ def merged_terms(
     )
 
 
-def expiry_unix_s(expires: str | date | datetime, began_unix_s: float) -> float:
+def expiry_unix_s(expires: str | date | datetime | timedelta, began_unix_s: float) -> float:
     """The moment in seconds since 1970; a date without a time is its end, one without a zone is local.
 
     Raises:
@@ -59,9 +65,11 @@ def expiry_unix_s(expires: str | date | datetime, began_unix_s: float) -> float:
             text = expires.strip().replace("Z", "+00:00")
             expires = date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
         except ValueError:
-            raise OptionError(
-                f"{expires!r} is no time.", "Write 48h, 7d, 2030-01-31 or 2030-01-31T18:00."
-            ) from None
+            raise OptionError(f"{expires!r} is no time.", _TIMES) from None
+    if isinstance(expires, timedelta):
+        return began_unix_s + expires.total_seconds()
+    if not isinstance(expires, date):  # a datetime is one, too
+        raise OptionError(f"{expires!r} is no time.", _TIMES)
     if not isinstance(expires, datetime):
         expires = datetime.combine(expires, time.max)
     return expires.timestamp()
