@@ -49,7 +49,5 @@ def test_a_newcomer_audits_and_spot_knows(kernel: Kernel, tmp_path: Path) -> Non
 
     said = texts(kernel.messages(kernel.start("%gpuprof audit --steps 6"), timeout=200))
     assert "Resumes identically" in said, said
-    assert "half" not in said
     said = texts(kernel.run("%gpuprof spot --between 6h --restart 2m --checkpoint 5s"))
-    assert "audit" in said
-    print(said)
+    assert "the resume audit passed" in said

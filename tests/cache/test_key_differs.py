@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from jupyter_gpuprof import cached
 from jupyter_gpuprof.session.cache.plan import plan_of
@@ -235,6 +236,17 @@ def test_what_was_computed_after_a_change_in_place_gets_under_no_wrong_key() -> 
     assert cached(Numbers(1.0, 2.0, 3.0))[1][0] == 2.0
     assert kept[1][0] == 7.0
     assert kept.key == cached(Numbers(1.0, 7.0, 3.0)).key
+
+
+def test_an_epoch_after_a_change_in_place_reads_nothing_old() -> None:
+    """A sampler asks for the length first."""
+    data = Numbers(1.0, 2.0)
+    kept = cached(data)
+    loader = DataLoader(kept, batch_size=None)
+    assert [float(x[0]) for x in loader] == [1.0, 2.0]
+    kept.flush()
+    data.numbers[1] = 7.0
+    assert [float(x[0]) for x in loader] == [1.0, 7.0]
 
 
 def test_a_worker_gets_the_key_of_the_data_as_it_is_sent() -> None:

@@ -239,6 +239,7 @@ class CachedData:
         return f"what comes before {self._split.reason}"
 
     def __len__(self) -> int:
+        self._kept.changed_in_place()  # samplers ask at each epoch: a good time to look, a millisecond
         return len(self.dataset)
 
     def __getitem__(self, index: Any) -> Any:
