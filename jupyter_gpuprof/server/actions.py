@@ -18,6 +18,7 @@ from jupyter_gpuprof.records.processes import ProcessId
 from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.sighting import KernelSight, OrphanSight, Sighting
 from jupyter_gpuprof.server.feed import KernelFeed, NoAnswer
+from jupyter_gpuprof.server.freed import freed_bytes, used_bytes, why_not_free
 from jupyter_gpuprof.server.journal import InThread, Journal
 from jupyter_gpuprof.server.kernels import Kernels
 from jupyter_gpuprof.session.devices.ending import Endings, end_recorded
@@ -111,7 +112,7 @@ class Actions:
         """The step of its decision, if it still holds."""
         decision, kernel_id = sight.decision, sight.facts.kernel_id
         with self._busy_with(kernel_id, decision.action):
-            result = await self._done(sight, by)
+            result = await _known(self._done(sight, by), decision)
             devices = tuple(h.device_uuid for h in sight.holdings)
             policy = self._monitor.policy.for_kernelspec(sight.facts.kernelspec)
             next_action, due_s = _after_warning(policy) if decision.action == "warn" else _NOTHING
@@ -158,11 +159,15 @@ class Actions:
             if decision.dry_run:
                 result = Result("would be done", decision.sentence)
             else:
-                before = await self._used(devices)
-                endings = await self._end([ProcessId(process.pid, process.started_s)])
-                result = await self._verified(decision.sentence, devices, before, {process.pid}, endings)
+                id = ProcessId(process.pid, process.started_s)
+                result = await _known(self._orphan_ended(decision, id, devices), decision)
             await self._tell(sight.orphan_id, sight.facts.notebook, decision, by, result, devices)
             return result
+
+    async def _orphan_ended(self, decision: Decision, id: ProcessId, devices: tuple[str, ...]) -> Result:
+        before = await self._used(devices)
+        endings = await self._end([id])
+        return await self._verified(decision.sentence, devices, before, {id.pid}, endings)
 
     async def _shutdown(self, sight: KernelSight, by: str) -> Result:
         decision, kernel_id = sight.decision, sight.facts.kernel_id
@@ -246,7 +251,7 @@ class Actions:
             return Result("failed", f"{decision.sentence} But {error}.")
         if "refused" in said:
             return Result("failed", f"{decision.sentence} {said['refused']}")
-        freed = _less(before, await self._used(devices))
+        freed = freed_bytes(before, await self._used(devices))
         if isinstance(freed, Missing) and "freed_bytes" in said:
             freed = int(said["freed_bytes"])
         held = tuple((str(h["name"]), int(h["size_bytes"])) for h in said.get("still_held", []))
@@ -262,7 +267,7 @@ class Actions:
         """What is in use of the devices, as of a look that begins now."""
         if not uuids:
             return Missing("it is not known which device it holds")
-        return _used(await self._next_look(), uuids)
+        return used_bytes(await self._next_look(), uuids)
 
     async def _verified(
         self, sentence: str, uuids: tuple[str, ...], before: Number, pids: set[int], endings: Endings
@@ -277,8 +282,8 @@ class Actions:
         until_s = clock.now_s() + VERIFY_S
         while True:
             sighting = await self._next_look()
-            freed = _less(before, _used(sighting, uuids))
-            why = _why_not_free(sighting, uuids, pids, freed)
+            freed = freed_bytes(before, used_bytes(sighting, uuids))
+            why = why_not_free(sighting, uuids, pids, freed)
             if not why:
                 return Result("released", sentence, freed)
             if clock.now_s() >= until_s:
@@ -341,6 +346,14 @@ def _words(said: dict[str, Any]) -> str:
     return "".join(f" {remark}" for remark in said.get("remarks", []))
 
 
+async def _known(work: Awaitable[Result], decision: Decision) -> Result:
+    """What came of it; a server that ends meanwhile still writes down what it had begun."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return Result("failed", f"{decision.sentence} The server ended before it saw what came of it.")
+
+
 async def _within(limit_s: float, call: Awaitable[Any]) -> Any:
     """Await the call for so long at most; unlike `asyncio.wait_for` it begins in this turn of the loop."""
     task, late = asyncio.current_task(), False
@@ -360,38 +373,6 @@ async def _within(limit_s: float, call: Awaitable[Any]) -> Any:
         raise
     finally:
         timer.cancel()
-
-
-def _why_not_free(sighting: Sighting, uuids: tuple[str, ...], pids: set[int], freed: Number) -> str:
-    """Why the devices cannot be said to be free of these processes, or ""."""
-    for device in sighting.snapshot.devices:
-        if device.uuid not in uuids:
-            continue
-        if not isinstance(device.processes, Missing):
-            left = sorted({process.pid for process in device.processes} & pids)
-            if left:
-                return f"Memory is still held by process {', '.join(map(str, left))}."
-        elif isinstance(freed, Missing):
-            return f"It cannot be seen whether the memory is free: {freed.reason}."
-        elif freed <= 0:
-            return "As much memory is in use as before."
-    return "" if uuids else "It is not known which device was held."
-
-
-def _used(sighting: Sighting, uuids: tuple[str, ...]) -> Number:
-    total: float | int = 0
-    for device in sighting.snapshot.devices:
-        if device.uuid in uuids:
-            if isinstance(device.used_bytes, Missing):
-                return device.used_bytes
-            total += device.used_bytes
-    return total
-
-
-def _less(before: Number, after: Number) -> Number:
-    if isinstance(before, Missing) or isinstance(after, Missing):
-        return before if isinstance(before, Missing) else after
-    return max(before - after, 0)
 
 
 def _named(ids: Iterable[ProcessId]) -> str:
