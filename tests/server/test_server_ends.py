@@ -60,10 +60,6 @@ def test_an_orphan_that_was_ended_has_its_row(orphan: Any) -> None:
     asyncio.run(run())
     assert orphan.returncode is not None
     (row,) = recent_audit()
-    assert (row.holder, row.notebook, row.action, row.outcome) == (
-        "o-1",
-        "train.ipynb",
-        "end orphan",
-        "failed",
-    )
+    assert (row.holder_id, row.path, row.action) == ("o-1", "train.ipynb", "end orphan")
+    assert row.outcome == "failed"
     assert row.sentence == "Its kernel is gone. The server ended before it saw what came of it."
