@@ -202,10 +202,10 @@ def test_a_second_interrupt_leaves_nothing_behind_either(monkeypatch: pytest.Mon
     notebook, end, pids = Notebook(), jobs.end, []
     notebook.profile()
 
-    def end_and_interrupt(process: subprocess.Popen[bytes], tag: str) -> None:
+    def end_and_interrupt(process: subprocess.Popen[bytes], tag: str, keep: int) -> None:
         pids.append(process.pid)
         signal.raise_signal(signal.SIGINT)
-        end(process, tag)
+        end(process, tag, keep=keep)
 
     monkeypatch.setattr(jobs, "end", end_and_interrupt)
 
