@@ -28,7 +28,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from jupyter_gpuprof.probes import checkpointfiles
-from jupyter_gpuprof.session.checkpointer import Checkpointer
+from jupyter_gpuprof.session.checkpoints.checkpointer import Checkpointer
 from jupyter_gpuprof.store.digests import digest
 
 ROUNDS = 7

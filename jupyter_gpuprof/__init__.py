@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_gpuprof.records.run import Run
     from jupyter_gpuprof.session.block import profile
     from jupyter_gpuprof.session.cache.cached import cached
-    from jupyter_gpuprof.session.checkpointer import Checkpointer
+    from jupyter_gpuprof.session.checkpoints.checkpointer import Checkpointer
     from jupyter_gpuprof.session.devices.keep import keep
     from jupyter_gpuprof.session.devices.releasehooks import on_release
     from jupyter_gpuprof.session.sweeps.budget import SweepBudget
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Checkpointer": ("jupyter_gpuprof.session.checkpointer", "Checkpointer"),
+    "Checkpointer": ("jupyter_gpuprof.session.checkpoints.checkpointer", "Checkpointer"),
     "Run": ("jupyter_gpuprof.records.run", "Run"),
     "SweepBudget": ("jupyter_gpuprof.session.sweeps.budget", "SweepBudget"),
     "cached": ("jupyter_gpuprof.session.cache.cached", "cached"),

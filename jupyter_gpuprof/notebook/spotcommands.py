@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _checkpoint(magics: GpuprofMagics, args: Any) -> Any:
-    from jupyter_gpuprof.session.checkpointcost import measure_checkpoint
+    from jupyter_gpuprof.session.checkpoints.checkpointcost import measure_checkpoint
 
     cell, run = magics.last_cell or (None, None)
     options = {"save": args.save, "load": args.load, "repeats": args.repeats}

@@ -15,7 +15,7 @@ Mine = Callable[[], Recorder | None]
 
 
 def patch_saving(replace: Replace, mine: Mine) -> None:
-    """Mark ``torch.save``, and those of safetensors and torch.distributed.checkpoint where they are imported."""
+    """Mark saves of torch, and of safetensors and torch.distributed.checkpoint where they are imported."""
     import torch
 
     saving = _between(mine, "begin_save", "end_save")

@@ -27,7 +27,7 @@ from torch.utils.data import (
 )
 from torch.utils.data.distributed import DistributedSampler
 
-from jupyter_gpuprof.session.checkpointer import Checkpointer
+from jupyter_gpuprof.session.checkpoints.checkpointer import Checkpointer
 
 ITEMS, BATCH = 30, 4  # 8 batches a pass, the last of them smaller
 

@@ -14,10 +14,10 @@ import torch
 from jupyter_gpuprof.errors import OptionError, UsageError
 from jupyter_gpuprof.records.reading import Missing
 from jupyter_gpuprof.records.spot import CheckpointCost
-from jupyter_gpuprof.session.checkpointcost import measure_checkpoint
+from jupyter_gpuprof.session.checkpoints.checkpointcost import measure_checkpoint
+from jupyter_gpuprof.session.checkpoints.timedsaves import PREFIX, percentile
 from jupyter_gpuprof.session.reruns.cell import Cell
 from jupyter_gpuprof.session.reruns.trial import RerunProgress
-from jupyter_gpuprof.session.timedsaves import PREFIX, percentile
 from jupyter_gpuprof.store.trials import find_curve, recent_curves
 from tests.session.live import steady
 

@@ -20,7 +20,7 @@ PROGRAM = """
     import torch, torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
     from jupyter_gpuprof.errors import UsageError
-    from jupyter_gpuprof.session.checkpointcost import measure_checkpoint
+    from jupyter_gpuprof.session.checkpoints.checkpointcost import measure_checkpoint
     from jupyter_gpuprof.store.trials import recent_curves
     from jupyter_gpuprof.records.spot import CheckpointCost
 

@@ -21,8 +21,8 @@ from torch.utils.data.distributed import DistributedSampler
 from jupyter_gpuprof import clock
 from jupyter_gpuprof.errors import CheckpointError, OptionError, UsageError
 from jupyter_gpuprof.probes import rankagreement
-from jupyter_gpuprof.session import checkpointer as module
-from jupyter_gpuprof.session.checkpointer import Checkpointer, Interruption
+from jupyter_gpuprof.session.checkpoints import checkpointer as module
+from jupyter_gpuprof.session.checkpoints.checkpointer import Checkpointer, Interruption
 from jupyter_gpuprof.store.checkpointplaces import Disk
 from jupyter_gpuprof.testing import FakeClock
 from tests.session.resumeloop import BATCH, ITEMS, Items, StreamWithState, train

@@ -60,7 +60,7 @@ RANKS = """
     import torch, torch.distributed as dist
     from torch.utils.data import DataLoader
     from torch.utils.data.distributed import DistributedSampler
-    from jupyter_gpuprof.session.checkpointer import Checkpointer, Interruption
+    from jupyter_gpuprof.session.checkpoints.checkpointer import Checkpointer, Interruption
     from tests.session.resumeloop import Items
 
     folder, tell_at, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 
 from jupyter_gpuprof.probes.cloudnotice import announced, cloud_here
-from jupyter_gpuprof.session import notices
-from jupyter_gpuprof.session.notices import Notices
+from jupyter_gpuprof.session.checkpoints import notices
+from jupyter_gpuprof.session.checkpoints.notices import Notices
 
 
 class Service(BaseHTTPRequestHandler):

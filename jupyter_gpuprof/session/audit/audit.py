@@ -16,7 +16,7 @@ from jupyter_gpuprof.records.spot import Audit
 from jupyter_gpuprof.session.audit.plan import epoch_steps, planned, write_kills
 from jupyter_gpuprof.session.audit.processes import Options, Processes, Progress
 from jupyter_gpuprof.session.audit.standin import folders_of
-from jupyter_gpuprof.session.checkpointcost import _function as own_function
+from jupyter_gpuprof.session.checkpoints.checkpointcost import own_function
 from jupyter_gpuprof.session.reruns.cell import Cell, plain_source
 from jupyter_gpuprof.session.reruns.trial import LIMIT_S
 from jupyter_gpuprof.store.runs import new_run_id

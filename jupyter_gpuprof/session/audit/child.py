@@ -13,8 +13,8 @@ from jupyter_gpuprof.probes.auditedwrites import FileWatch
 from jupyter_gpuprof.probes.trail import Trail
 from jupyter_gpuprof.records.resumeaudit import SeenStep
 from jupyter_gpuprof.records.settings import parse_settings
-from jupyter_gpuprof.session import checkpointer
 from jupyter_gpuprof.session.audit.task import Lines, Task, Write, read_task
+from jupyter_gpuprof.session.checkpoints import checkpointer
 from jupyter_gpuprof.session.reruns.cell import compile_cell, give_shell, needs_shell, run_cell
 from jupyter_gpuprof.session.reruns.job import Job, JobFolder
 from jupyter_gpuprof.session.reruns.rerun_child import first_line, prepare

@@ -19,10 +19,10 @@ from jupyter_gpuprof.records.reading import Missing, Number
 from jupyter_gpuprof.records.run import Run
 from jupyter_gpuprof.records.spot import CheckpointCost, SaveTimes
 from jupyter_gpuprof.records.spotwords import span
+from jupyter_gpuprof.session.checkpoints.timedsaves import Way, temporary_in, time_saves
 from jupyter_gpuprof.session.reruns.cell import Cell, plain_source
 from jupyter_gpuprof.session.reruns.culprit import find_culprit, first_line
 from jupyter_gpuprof.session.reruns.trial import RerunProgress
-from jupyter_gpuprof.session.timedsaves import Way, temporary_in, time_saves
 from jupyter_gpuprof.store.filesystem import is_local
 from jupyter_gpuprof.store.runs import new_run_id
 from jupyter_gpuprof.store.trials import save_curve
@@ -120,8 +120,8 @@ def measure_checkpoint(
 
 
 def _own_way(namespace: Mapping[str, Any], save: str, load: str) -> Way:
-    saver = _function(namespace, save, "--save")
-    loader = _function(namespace, load, "--load") if load else None
+    saver = own_function(namespace, save, "--save")
+    loader = own_function(namespace, load, "--load") if load else None
 
     def write(path: Path) -> files.Wait | None:
         answer = saver(str(path))
@@ -130,7 +130,7 @@ def _own_way(namespace: Mapping[str, Any], save: str, load: str) -> Way:
     return Way("yours", write, None if loader is None else lambda path: loader(str(path)))
 
 
-def _function(namespace: Mapping[str, Any], name: str, option: str) -> Callable[[str], Any]:
+def own_function(namespace: Mapping[str, Any], name: str, option: str) -> Callable[[str], Any]:
     """The person's function, which has to take a path."""
     function = namespace.get(name)
     if not callable(function):

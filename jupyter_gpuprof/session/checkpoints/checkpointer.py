@@ -16,9 +16,9 @@ from jupyter_gpuprof.errors import CheckpointError, GpuprofError, OptionError, U
 from jupyter_gpuprof.probes import hooks, machine, resumestate, trainedstate
 from jupyter_gpuprof.probes.loaderposition import LoaderPosition, is_loader
 from jupyter_gpuprof.probes.rankagreement import Ranks
+from jupyter_gpuprof.session.checkpoints.notices import Notices
+from jupyter_gpuprof.session.checkpoints.resuming import Start, resume_from
 from jupyter_gpuprof.session.devices.keep import parse_span
-from jupyter_gpuprof.session.notices import Notices
-from jupyter_gpuprof.session.resuming import Start, resume_from
 from jupyter_gpuprof.store.checkpointplaces import place_of
 from jupyter_gpuprof.store.checkpoints import Checkpoints, Part
 

@@ -1,0 +1,1 @@
+"""Checkpoints: what they cost, and such as work."""
