@@ -10,7 +10,7 @@ import pytest
 
 from tests import simdevice
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 # Kernel ms, loader ms -> device idle ms per step; with a sync in each step nothing of the loader is hidden.
 STALLS = {(20, 5): 0, (20, 15): 0, (20, 25): 5, (20, 60): 40, (5, 50): 45}

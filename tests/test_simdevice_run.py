@@ -13,6 +13,7 @@ import pytest
 from tests import simdevice
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.skipif(simdevice.why_not() is not None, reason=str(simdevice.why_not())),
 ]

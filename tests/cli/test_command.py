@@ -194,6 +194,7 @@ for x in BATCHES:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "batches", ["augment(DataLoader(data))", "map(lambda b: (time.sleep(0.01), b)[1], DataLoader(data))",
                 "Augmented(data)", "enumerate_only(DataLoader(data))"],

@@ -15,6 +15,8 @@ from jupyter_gpuprof.store.database import database_path
 
 LOOP = "for x, y in DataLoader(Slow(), batch_size=2):\n    loss = train_step(x, y)\n"
 
+pytestmark = pytest.mark.alone
+
 
 def test_last_expression_is_shown_and_kept(cells) -> None:
     result = cells.run("%%gpuprof\n" + LOOP + "6 * 7\n")

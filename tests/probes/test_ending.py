@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -76,7 +77,11 @@ def test_neither_we_nor_the_first_process_are_ended():
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the system has no such descriptors")
 def test_without_descriptors_it_works_too(start, monkeypatch):
     child, id = start(NAP)
-    monkeypatch.delattr(os, "pidfd_open")
+
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", none_left)
     assert end_processes([id]) == {id: "ended"}
     child.wait()
     assert end_processes([id]) == {id: "gone"}

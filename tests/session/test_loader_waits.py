@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader
 
 from tests.session.live import Naps, Net, run_of
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_loader_that_sleeps_is_seen_to_wait() -> None:
     net = Net(Naps(), 0)

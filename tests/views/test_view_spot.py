@@ -185,8 +185,7 @@ def test_nothing_to_draw() -> None:
 
 def test_the_figure_has_the_flat_region_and_the_marks() -> None:
     plot = spot_figure(DECISION)
-    models = {type(model).__name__: model for model in plot.references()}
-    box = models["BoxAnnotation"]
+    (box,) = (model for model in plot.center if type(model).__name__ == "BoxAnnotation")
     plan = DECISION.plans[0]
     assert (box.left, box.right) == (plan.flat_low_s, plan.flat_high_s)
     marks = next(m for m in plot.references() if type(m).__name__ == "ColumnDataSource" and "words" in m.data)
