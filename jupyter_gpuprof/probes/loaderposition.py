@@ -8,7 +8,7 @@ as numbers where the data set has numbers, by reading where it is a stream.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jupyter_gpuprof.errors import UsageError
@@ -64,6 +64,9 @@ class LoaderPosition:
         self.has_state = callable(getattr(loader, "state_dict", None))
         self._is_torch = isinstance(loader, DataLoader)
         self._is_stream = not self._is_torch or isinstance(loader.dataset, IterableDataset)
+        #: Others of the same loop: with ``zip(a, b)`` only one of them is read to its end.
+        self.others: Sequence[LoaderPosition] = ()
+        self._left = False  # another's pass ended where this one goes on too
         self._in_pass = False
         self._iterator: Callable[[], Any] = lambda: None  # a weak reference
         self._again: Mapping[str, Any] | None = None
@@ -84,7 +87,7 @@ class LoaderPosition:
         """The loop has made a step."""
         self.restored = None  # from here on the random states are its own
         if self._in_pass:
-            self.trained, self._again = True, None
+            self.trained, self._again, self._left = True, None, False
 
     def geometry(self) -> dict[str, Any]:
         """What the order depends on, as plain JSON values."""
@@ -148,6 +151,8 @@ class LoaderPosition:
 
     def begin(self, make: Callable[[], Any]) -> Any:
         """The loop iterates: called in place of the loader's ``__iter__``, which is `make`."""
+        if self._left:
+            self._ended()
         if self._again is not None:
             iterator = self._go_on(make, self._again)
         else:
@@ -165,12 +170,16 @@ class LoaderPosition:
 
     def end_pass(self, iterator: Any) -> None:
         """The loop has read all of it."""
-        if self._in_pass and self._iterator() is iterator:
-            self._ended()
+        if not (self._in_pass and self._iterator() is iterator):
+            return
+        if self._again is not None:  # no step was made since: the pass ends where the other process stopped
+            for other in self.others:
+                other._left = other._in_pass and other._again is not None
+        self._ended()
 
     def _ended(self) -> None:
         self.passes += 1
-        self.batch, self._in_pass, self.trained, self._again = 0, False, False, None
+        self.batch, self._in_pass, self.trained, self._again, self._left = 0, False, False, None, False
 
     def _go_on(self, make: Callable[[], Any], at: Mapping[str, Any]) -> Any:
         """Make the iterator that the other process had, and bring it to the batch that it was at."""

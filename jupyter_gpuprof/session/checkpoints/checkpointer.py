@@ -94,6 +94,8 @@ class Checkpointer:
         self._unhook: list[Any] = []
         self._boundary = _Boundary()
         self._take(self._things)
+        for position in self._positions.values():
+            position.others = [other for other in self._positions.values() if other is not position]
         self._staging = resumestate.Staging()
         self._writing: threading.Thread | None = None
         self._failure: Exception | None = None
