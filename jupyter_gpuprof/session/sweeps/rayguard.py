@@ -24,7 +24,7 @@ _MODES: dict[str, Direction] = {"min": "minimize", "max": "maximize"}
 _guards: dict[str, RayGuard] = {}
 
 
-class RayGuard(Stopper, Callback):
+class RayGuard(Stopper, Callback):  # type: ignore[misc]  # Any where Ray is not installed
     """Holds the budget of a Ray Tune experiment.
 
     Args:
