@@ -45,7 +45,10 @@ def read(path: Path) -> RankTrace:
         (b"[]", "bad.json holds no events."),
         (b"[1, 2, 3]", "bad.json holds no events."),
         (gzip.compress(b"", mtime=0), "bad.json is empty."),
-        (gzip.compress(b"hello", mtime=0)[:12], "bad.json is cut off or damaged: nothing could be read of it."),
+        (
+            gzip.compress(b"hello", mtime=0)[:12],
+            "bad.json is cut off or damaged: nothing could be read of it.",
+        ),
         (gzip.compress(b'{"a": 1}', mtime=0), "bad.json is JSON but no trace: it has no list traceEvents."),
     ],
 )
