@@ -51,7 +51,8 @@ class Interrupter:
             if self._signals:
                 signal.pthread_kill(self._thread, _SIGNAL)  # type: ignore[arg-type]
             else:
-                _set_async(self._thread, ctypes.py_object(self._exception))
+                thread, exception = ctypes.c_ulong(self._thread), ctypes.py_object(self._exception)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, exception)
 
     def close(self) -> None:
         """Nothing is raised any more once this has returned; what comes meanwhile is dropped."""
@@ -65,8 +66,11 @@ class Interrupter:
     def _close(self) -> None:
         self._closed = True  # before the lock: a signal's handler may run while we hold it
         with self._lock:
-            if not self._signals and self._due:
-                _set_async(self._thread, None)
+            is_coming = self._due and not self._signals
+        if is_coming:
+            # Let it come: Python 3.11 hangs under a debugger or coverage once one was taken back.
+            for _ in range(100):
+                pass
         if self._signals and signal.getsignal(_SIGNAL) == self._on_signal:  # type: ignore[arg-type]
             signal.signal(_SIGNAL, self._before)  # type: ignore[arg-type]
 
@@ -74,7 +78,3 @@ class Interrupter:
         if self._due and not self._closed:
             self._due = False
             raise self._exception
-
-
-def _set_async(thread: int, exception: Any) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)
