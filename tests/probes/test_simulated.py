@@ -39,7 +39,7 @@ def test_it_is_on_only_when_asked_for() -> None:
 def test_processes_hold_what_is_theirs_and_work_as_their_processors_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jupyter_gpuprof.probes.simulated.usable_cores", lambda: 4)
+    monkeypatch.setattr("jupyter_gpuprof.probes.machine.usable_cores", lambda: 4)
     monkeypatch.setattr("jupyter_gpuprof.probes.simulated.free_bytes", lambda: 1000 * MIB)
     clock, sizes = FakeClock(), {1: 300 * MIB, 2: 200 * MIB, 3: FLOOR_BYTES - 1}
     table = Table(p1=10.0, p2=7.0, p3=1.0, p4=1.0)
