@@ -8,12 +8,12 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof.cli.line import Line
-from jupyter_gpuprof.errors import GpuprofError, UsageError
+from jupyter_gpuprof.cli.outputs import write
+from jupyter_gpuprof.errors import UsageError
 from jupyter_gpuprof.records.reading import Missing
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ def _report(args: argparse.Namespace) -> int:
     if args.prometheus:
         report = observed(report, args.prometheus)
     print(fleet_text(report, width=_width()))
-    _write(args.json, lambda: json.dumps(report.to_dict(), indent=2) + "\n")
-    _write(args.html, lambda: page(fleet_html(report), "gpuprof: fleet"))
-    _write(args.figure, lambda: fleet_page(report))
+    write(args.json, lambda: json.dumps(report.to_dict(), indent=2) + "\n")
+    write(args.html, lambda: page(fleet_html(report), "gpuprof: fleet"))
+    write(args.figure, lambda: fleet_page(report))
     return 0
 
 
@@ -145,14 +145,14 @@ def _replay(args: argparse.Namespace) -> int:
     finally:
         line.clear()
     print(replay_text(comparison, width=_width()))
-    _write(args.json, lambda: json.dumps(comparison.to_dict(), indent=2) + "\n")
-    _write(args.html, lambda: page(replay_html(comparison), "gpuprof: fleet replay"))
+    write(args.json, lambda: json.dumps(comparison.to_dict(), indent=2) + "\n")
+    write(args.html, lambda: page(replay_html(comparison), "gpuprof: fleet replay"))
     if args.what_if is not None:
         try:
             points = try_sizes(records, policy, seed=args.seed, progress=show)
         finally:
             line.clear()
-        _write(args.what_if, lambda: what_if_page(points, policy.name))
+        write(args.what_if, lambda: what_if_page(points, policy.name))
     return 0
 
 
@@ -209,16 +209,6 @@ def _check(figure: Path | None, *paths: Path | None) -> None:
             raise UsageError(f"{path} cannot be written.", "Name a file in a folder that exists.")
     if figure is not None and importlib.util.find_spec("bokeh") is None:
         raise UsageError(f"{figure} needs bokeh.", 'Install it with: pip install "jupyter-gpuprof[plot]"')
-
-
-def _write(path: Path | None, text: Callable[[], str]) -> None:
-    if path is None:
-        return
-    try:
-        path.write_text(text(), encoding="utf-8")
-    except (OSError, ImportError, GpuprofError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        print(f"jupyter gpuprof: {path} was not written: {why}", file=sys.stderr)
 
 
 def _width() -> int:

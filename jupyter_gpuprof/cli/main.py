@@ -17,6 +17,7 @@ from jupyter_gpuprof.cli.cache import add_cache
 from jupyter_gpuprof.cli.devices import add_commands as add_device_commands
 from jupyter_gpuprof.cli.fleet import add_fleet
 from jupyter_gpuprof.cli.line import Line
+from jupyter_gpuprof.cli.outputs import write
 from jupyter_gpuprof.cli.scale import add_scale
 from jupyter_gpuprof.cli.spot import add_spot
 from jupyter_gpuprof.cli.sweep import add_sweep
@@ -260,13 +261,7 @@ def _write_outputs(record: Any, args: argparse.Namespace) -> None:
         (args.timeline, lambda: _timeline_page(record)),
     )
     for path, text in texts:
-        if path is None:
-            continue
-        try:
-            path.write_text(text(), encoding="utf-8")
-        except (OSError, ImportError, GpuprofError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            print(f"jupyter gpuprof: {path} was not written: {why}", file=sys.stderr)
+        write(path, text)
 
 
 if __name__ == "__main__":

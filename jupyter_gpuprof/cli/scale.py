@@ -8,10 +8,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpuprof.cli.line import Line
+from jupyter_gpuprof.cli.outputs import write
 from jupyter_gpuprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,11 +92,7 @@ def _scale(args: argparse.Namespace) -> int:
     shown.clear()
     print(scaling_text(measured))
     for target, text in ((args.json, _json), (args.html, scaling_page)):
-        if target is not None:
-            try:
-                target.write_text(text(measured), encoding="utf-8")
-            except OSError as error:
-                print(f"jupyter gpuprof: {target} was not written: {error.strerror}", file=sys.stderr)
+        write(target, partial(text, measured))
     return 0 if measured.finished else 130
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jupyter_gpuprof.cli.outputs import write
 from jupyter_gpuprof.session.spotoptions import SPOT_OPTIONS
 
 if TYPE_CHECKING:
@@ -36,11 +37,7 @@ def _spot(args: argparse.Namespace) -> int:
     decision = spot_decision(args, run=run, cost=cost)
     print(spot_text(decision, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
     for target, text in ((args.json, _json), (args.html, _page)):
-        if target is not None:
-            try:
-                target.write_text(text(decision), encoding="utf-8")
-            except OSError as error:
-                print(f"jupyter gpuprof: {target} was not written: {error.strerror}", file=sys.stderr)
+        write(target, partial(text, decision))
     return 0
 
 

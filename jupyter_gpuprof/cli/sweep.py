@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
+
+from jupyter_gpuprof.cli.outputs import write
 
 
 def add_sweep(commands: Any) -> None:
@@ -32,9 +33,5 @@ def _sweep(args: argparse.Namespace) -> int:
         (args.json, lambda: json.dumps(report.to_dict(), indent=2) + "\n"),
         (args.html, lambda: page(sweep_html(report), f"gpuprof: sweep {report.sweep.study}")),
     ):
-        if target is not None:
-            try:
-                target.write_text(text(), encoding="utf-8")
-            except OSError as error:
-                print(f"jupyter gpuprof: {target} was not written: {error.strerror}", file=sys.stderr)
+        write(target, text)
     return 0
