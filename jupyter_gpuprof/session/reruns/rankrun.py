@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_gpuprof.errors import GpuprofError, WritesFiles
+from jupyter_gpuprof.errors import GpuprofError
 from jupyter_gpuprof.probes import dataparallel, shards
-from jupyter_gpuprof.session.profile import Options, Progress, Session, StopProfiling
+from jupyter_gpuprof.session.profile import Options
 from jupyter_gpuprof.session.reruns.cell import CELL_NAME, compile_cell, give_shell, needs_shell, run_cell
 from jupyter_gpuprof.session.reruns.job import Job, JobFolder, Round
-from jupyter_gpuprof.session.reruns.rerun_child import first_line, outcome_of, prepare, step_blocks
+from jupyter_gpuprof.session.reruns.rerun_child import first_line, measured, outcome_of, prepare, step_blocks
 from jupyter_gpuprof.session.reruns.shipping import unship
 
 #: Seconds that a collective may wait before it gives up; whoever started the ranks loses patience earlier.
@@ -42,24 +42,8 @@ def run_rank(job: Job, files: JobFolder) -> Round:
     except Exception as error:
         return Round("failed", error=_words(error))
 
-    def progress(now: Progress) -> None:
-        files.write_progress(now.step)
-
     options = Options(job.name, job.warmup, job.steps, in_step=True)
-    session = Session(options, progress=progress, save=False)
-    session.start()
-    files.write_progress(0)
-    raised: BaseException | None = None
-    try:
-        run_cell(code, namespace)
-    except StopProfiling:
-        session.stopped_by_limit()
-    except BaseException as error:
-        raised = error
-    if raised is None and guard is not None and guard.refused:
-        raised = WritesFiles(guard.refused)  # somebody caught it
-    session.ended_with(raised)
-    run = session.finish()
+    session, run, raised = measured(options, files, guard, lambda: run_cell(code, namespace))
     steps, per_block = step_blocks(session)
     why = "" if raised is None else _words(raised)
     return _checked(Round(outcome_of(run, raised), run, steps, per_block, error=why), replicas)

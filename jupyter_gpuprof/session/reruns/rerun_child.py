@@ -6,6 +6,7 @@ import importlib
 import os
 import random
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -41,26 +42,13 @@ def _round(job: Job, files: JobFolder) -> Round:
     except Exception as error:
         return Round("failed", error=f"{type(error).__name__}: {error}")
 
-    def progress(now: Progress) -> None:
-        files.write_progress(now.step)
-
-    session = Session(Options(job.name, job.warmup, job.steps), progress=progress, save=False)
-    session.start()
-    files.write_progress(0)
-    raised: BaseException | None = None
-    try:
+    def work() -> None:
         with ExitStack() as stack:
             for context in applied.contexts:
                 stack.enter_context(context)
             run_cell(code, namespace)
-    except StopProfiling:
-        session.stopped_by_limit()
-    except BaseException as error:
-        raised = error
-    if raised is None and guard is not None and guard.refused:
-        raised = WritesFiles(guard.refused)  # somebody caught it
-    session.ended_with(raised)
-    run = session.finish()
+
+    session, run, raised = measured(Options(job.name, job.warmup, job.steps), files, guard, work)
     step_s, per_block = step_blocks(session)
     outcome = outcome_of(run, raised)
     return Round(
@@ -72,6 +60,40 @@ def _round(job: Job, files: JobFolder) -> Round:
         applied.lines,
         "" if raised is None else f"{type(raised).__name__}: {first_line(raised)}",
     )
+
+
+def measured(
+    options: Options, files: JobFolder, guard: WriteGuard | None, work: Callable[[], None]
+) -> tuple[Session, Run, BaseException | None]:
+    """Do the work under a session that tells its progress.
+
+    Args:
+        options: of the session.
+        files: of the job.
+        guard: of the person's files.
+        work: what runs the cell.
+
+    Returns:
+        The finished session, its run, and what the work ended with, where that is an error.
+    """
+
+    def progress(now: Progress) -> None:
+        files.write_progress(now.step)
+
+    session = Session(options, progress=progress, save=False)
+    session.start()
+    files.write_progress(0)
+    raised: BaseException | None = None
+    try:
+        work()
+    except StopProfiling:
+        session.stopped_by_limit()
+    except BaseException as error:
+        raised = error
+    if raised is None and guard is not None and guard.refused:
+        raised = WritesFiles(guard.refused)  # somebody caught it
+    session.ended_with(raised)
+    return session, session.finish(), raised
 
 
 def prepare(job: Job, folder: Path) -> WriteGuard | None:
